@@ -1,0 +1,30 @@
+# libtightloop_cuda.so: kernels and device services, loaded by the program at run time. It is built wherever nvcc is,
+# GPU or not; symbols of torch_cuda's own dependencies are left for the machine that has them.
+if(NOT TIGHTLOOP_CUDA)
+  return()
+endif()
+find_program(NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
+if(NOT NVCC)
+  message(STATUS "nvcc not found: building without the CUDA plug-in")
+  return()
+endif()
+set(CMAKE_CUDA_COMPILER ${NVCC})
+set(CMAKE_CUDA_ARCHITECTURES 80-real 90)  # code for both, and PTX of 90 for later ones
+set(CMAKE_CUDA_STANDARD 20)
+enable_language(CUDA)
+find_package(CUDAToolkit REQUIRED)
+
+file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cuda/*.cpp ${CMAKE_SOURCE_DIR}/src/cuda/*.cu
+     ${CMAKE_SOURCE_DIR}/src/ops/*.cu)
+add_library(tightloop_cuda MODULE ${sources})
+target_link_libraries(tightloop_cuda PRIVATE torch_torch_cuda torch_c10_cuda torch_torch_cpu torch_c10 CUDA::cudart)
+target_include_directories(tightloop_cuda PRIVATE ${CMAKE_SOURCE_DIR}/src)
+target_include_directories(tightloop_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+target_compile_options(tightloop_cuda PRIVATE
+  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;$<$<BOOL:${TIGHTLOOP_WERROR}>:-Werror>>"
+  "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${TORCH_DIR}/include>"
+  "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${TORCH_DIR}/include/torch/csrc/api/include>"
+  "$<$<COMPILE_LANGUAGE:CUDA>:-lineinfo;-Xcompiler=-Wall>")
+target_compile_definitions(tightloop_cuda PRIVATE AT_PER_OPERATOR_HEADERS)
+target_link_options(tightloop_cuda PRIVATE -Wl,--allow-shlib-undefined)
+set_target_properties(tightloop_cuda PROPERTIES BUILD_RPATH "${TORCH_RUNTIME_DIRS}" CUDA_RUNTIME_LIBRARY Shared)

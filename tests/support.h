@@ -1,0 +1,59 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "core/error.h"
+
+namespace tightloop::testing {
+
+namespace fs = std::filesystem;
+
+/// An empty folder of this test's own, removed at the end.
+class TempFolder {
+ public:
+  TempFolder() {
+    std::string pattern = (fs::temp_directory_path() / "tightloop-test-XXXXXX").string();
+    path_ = ::mkdtemp(pattern.data());
+  }
+  ~TempFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  const fs::path& path() const { return path_; }
+  fs::path operator/(const std::string& name) const { return path_ / name; }
+
+ private:
+  fs::path path_;
+};
+
+/// Data sets that belong to others and are not in the repository: $TIGHTLOOP_DATA, or ../shared/data beside the
+/// checkout. Tests that need them skip with a message when they are absent.
+inline fs::path shared_data() {
+  if (const char* set = std::getenv("TIGHTLOOP_DATA")) return set;
+  return fs::path(TIGHTLOOP_SOURCE_DIR).parent_path() / "shared" / "data";
+}
+
+#define SKIP_WITHOUT(path)                                                       \
+  do {                                                                           \
+    if (!std::filesystem::exists(path)) GTEST_SKIP() << "not here: " << (path); \
+  } while (false)
+
+/// Runs the statement, expects a tightloop::Error with this exit code, and returns its message.
+template <class Body>
+std::string error_of(ExitCode code, Body&& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    EXPECT_EQ(static_cast<int>(error.code()), static_cast<int>(code)) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "no error was thrown";
+  return {};
+}
+
+}  // namespace tightloop::testing
