@@ -12,12 +12,16 @@ set(CMAKE_CUDA_COMPILER ${NVCC})
 set(CMAKE_CUDA_ARCHITECTURES 80-real 90)  # code for both, and PTX of 90 for later ones
 set(CMAKE_CUDA_STANDARD 20)
 enable_language(CUDA)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc has it
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+endif()
 find_package(CUDAToolkit REQUIRED)
 
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cuda/*.cpp ${CMAKE_SOURCE_DIR}/src/cuda/*.cu
      ${CMAKE_SOURCE_DIR}/src/ops/*.cu)
 add_library(tightloop_cuda MODULE ${sources})
-target_link_libraries(tightloop_cuda PRIVATE torch_torch_cuda torch_c10_cuda torch_torch_cpu torch_c10 CUDA::cudart)
+target_link_libraries(tightloop_cuda PRIVATE torch_torch_cuda torch_c10_cuda torch_torch_cpu torch_c10 CUDA::cudart fmt::fmt)
 target_include_directories(tightloop_cuda PRIVATE ${CMAKE_SOURCE_DIR}/src)
 target_include_directories(tightloop_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 target_compile_options(tightloop_cuda PRIVATE
@@ -26,5 +30,6 @@ target_compile_options(tightloop_cuda PRIVATE
   "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${TORCH_DIR}/include/torch/csrc/api/include>"
   "$<$<COMPILE_LANGUAGE:CUDA>:-lineinfo;-Xcompiler=-Wall>")
 target_compile_definitions(tightloop_cuda PRIVATE AT_PER_OPERATOR_HEADERS)
-target_link_options(tightloop_cuda PRIVATE -Wl,--allow-shlib-undefined)
+# Nothing of torch_cuda is called by name, but loading the plug-in must bring it.
+target_link_options(tightloop_cuda PRIVATE -Wl,--no-as-needed -Wl,--allow-shlib-undefined)
 set_target_properties(tightloop_cuda PROPERTIES BUILD_RPATH "${TORCH_RUNTIME_DIRS}" CUDA_RUNTIME_LIBRARY Shared)

@@ -27,6 +27,10 @@ list(PREPEND TORCH_RUNTIME_DIRS ${TORCH_DIR}/lib)
 
 add_library(torch_cpu_only INTERFACE)
 target_link_libraries(torch_cpu_only INTERFACE torch_headers torch_torch_cpu torch_c10)
+# Without OpenMP at::parallel_for is serial; torch's own copy of the runtime, so that there is one pool of threads.
+target_compile_options(torch_cpu_only INTERFACE -fopenmp)
+file(GLOB TORCH_GOMP ${TORCH_DIR}/lib/libgomp*.so*)
+target_link_libraries(torch_cpu_only INTERFACE ${TORCH_GOMP})
 # torch's own libraries may need some that are absent here and present where they run.
 target_link_options(torch_cpu_only INTERFACE -Wl,--allow-shlib-undefined)
 add_library(torch::cpu ALIAS torch_cpu_only)

@@ -31,15 +31,15 @@ class TempFolder {
   fs::path path_;
 };
 
-/// Data sets that belong to others and are not in the repository: $TIGHTLOOP_DATA, or ../shared/data beside the
-/// checkout. Tests that need them skip with a message when they are absent.
+/// Data sets that belong to others and are not in the repository: $TIGHTLOOP_DATA, or ../shared/data beside
+/// the checkout. Tests that need them skip with a message when they are absent.
 inline fs::path shared_data() {
   if (const char* set = std::getenv("TIGHTLOOP_DATA")) return set;
   return fs::path(TIGHTLOOP_SOURCE_DIR).parent_path() / "shared" / "data";
 }
 
-#define SKIP_WITHOUT(path)                                                       \
-  do {                                                                           \
+#define SKIP_WITHOUT(path)                                                      \
+  do {                                                                          \
     if (!std::filesystem::exists(path)) GTEST_SKIP() << "not here: " << (path); \
   } while (false)
 

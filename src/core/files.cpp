@@ -29,7 +29,7 @@ int open_for_reading(const fs::path& path) {
 std::string read_file(const fs::path& path) {
   const int descriptor = open_for_reading(path);
   std::string bytes;
-  struct stat status{};
+  struct stat status {};
   if (::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) bytes.reserve(status.st_size);
   char buffer[1 << 16];
   for (;;) {
@@ -98,7 +98,7 @@ void FileWriter::close() {
 
 MappedFile::MappedFile(const fs::path& path) : path_(path) {
   const int descriptor = open_for_reading(path);
-  struct stat status{};
+  struct stat status {};
   void* address = nullptr;
   bool good = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
   if (!good) errno = EINVAL;

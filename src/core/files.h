@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 std::string read_file(const fs::path& path);
 
 /// Writes the file so that it appears whole or not at all: beside its place, synced, then renamed.
-/// Throws Error(kCheckpoint) with the system's reason (disk full, no permission) and leaves the old file as it was.
+/// Throws Error(kCheckpoint) with the system's reason (disk full, no permission) and leaves the old file as
+/// it was.
 void write_file_whole(const fs::path& path, std::string_view bytes);
 
 /// Syncs a folder's entries (after a rename) to disk.
@@ -55,8 +56,8 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-/// Files that match a pattern with * ? [..], in name order; a plain path gives itself. A pattern or path that names
-/// nothing is a data error.
+/// Files that match a pattern with * ? [..], in name order; a plain path gives itself. A pattern or path that
+/// names nothing is a data error.
 std::vector<fs::path> expand_glob(const std::string& pattern);
 
 }  // namespace tightloop

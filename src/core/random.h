@@ -24,8 +24,8 @@ class Random {
   int used_ = 4;
 };
 
-/// A shuffle of [0, size) computed element by element (a Feistel network with cycle walking), so that any position
-/// can be asked for at once and nothing is kept in memory.
+/// A shuffle of [0, size) computed element by element (a Feistel network with cycle walking), so that any
+/// position can be asked for at once and nothing is kept in memory.
 class Permutation {
  public:
   Permutation(uint64_t size, uint64_t seed);

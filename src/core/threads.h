@@ -13,14 +13,15 @@ namespace tightloop {
 /// Cores this process may use (the affinity mask counts, not the machine).
 int available_cores();
 
-/// Calls body(begin, end, worker) over chunks of [0, count) from `threads` threads (the caller is one of them) and
-/// returns when all are done. Chunks are handed out in order, `grain` indices at a time; the first exception thrown
-/// is rethrown here, after the other workers have stopped. threads <= 0 means available_cores().
+/// Calls body(begin, end, worker) over chunks of [0, count) from `threads` threads (the caller is one of
+/// them) and returns when all are done. Chunks are handed out in order, `grain` indices at a time; the first
+/// exception thrown is rethrown here, after the other workers have stopped. threads <= 0 means
+/// available_cores().
 void parallel_for(size_t count, int threads, size_t grain,
                   const std::function<void(size_t begin, size_t end, int worker)>& body);
 
-/// A bounded queue for any number of producers and consumers. close() wakes everybody: pushes are then refused,
-/// pops drain what is left and return nothing after that.
+/// A bounded queue for any number of producers and consumers. close() wakes everybody: pushes are then
+/// refused, pops drain what is left and return nothing after that.
 template <class T>
 class BoundedQueue {
  public:

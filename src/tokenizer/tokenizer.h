@@ -11,6 +11,13 @@
 
 namespace tightloop {
 
+/// What becomes of "<|endoftext|>" and the like where they stand in a text.
+enum class SpecialText {
+  kDefault,  // as the tokenizer's file has it: Hugging Face parses, GPT-2 folders and tiktoken files do not
+  kParse,    // they become their ids
+  kText,     // they are spelled out, like any other text
+};
+
 /// Text to ids and back. Everything const is safe to call from many threads at once.
 class Tokenizer {
  public:
@@ -20,7 +27,10 @@ class Tokenizer {
   virtual int32_t vocab_size() const = 0;
   /// Appends the ids of `text` to `ids`.
   virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
-  /// The bytes that the ids stand for (not always valid UTF-8). An id outside of the vocabulary is a data error.
+  /// The same, with a say about special tokens.
+  virtual void encode(std::string_view text, std::vector<int32_t>& ids, SpecialText special) const = 0;
+  /// The bytes that the ids stand for (not always valid UTF-8). An id outside of the vocabulary is a data
+  /// error.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
   /// The id of a token that is written exactly so ("<|endoftext|>"), special or not.
   virtual std::optional<int32_t> token_id(std::string_view token) const = 0;
@@ -31,14 +41,19 @@ class Tokenizer {
   /// A hash of all that decides ids: equal for equal tokenizers, whatever file they came from.
   virtual uint64_t fingerprint() const = 0;
 
-  std::vector<int32_t> encode(std::string_view text) const {
+  std::vector<int32_t> encode(std::string_view text, SpecialText special = SpecialText::kDefault) const {
     std::vector<int32_t> ids;
-    encode(text, ids);
+    encode(text, ids, special);
     return ids;
   }
 };
 
 /// Reads a tokenizer from a folder or a file (tokenizer.json; vocab.json + merges.txt; *.tiktoken; *.model).
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
+
+/// ids[i] becomes the ids of texts[i], by several threads (0: all cores).
+void encode_batch(const Tokenizer& tokenizer, std::span<const std::string_view> texts,
+                  std::vector<std::vector<int32_t>>& ids, int threads,
+                  SpecialText special = SpecialText::kDefault);
 
 }  // namespace tightloop

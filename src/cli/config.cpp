@@ -1,0 +1,44 @@
+#include <CLI/App.hpp>
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "cli/verbs.h"
+#include "train/recipe.h"
+
+namespace tightloop::cli {
+
+namespace {
+
+struct Options {
+  std::string file, section;
+  bool markdown = false, yaml = false;
+};
+
+void show(const Options& options, const Settings& settings) {
+  Recipe recipe;
+  Config config = recipe.bind();
+  if (!options.file.empty()) config.load(options.file);
+  config.apply(settings);
+  const std::string text =
+      options.markdown ? config.to_markdown()
+      : options.yaml
+          ? config.to_yaml()
+          : config.to_text(options.section.empty() ? std::optional<std::string>() : options.section);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+}  // namespace
+
+void add_config(CLI::App& app, const Settings& settings) {
+  auto options = std::make_shared<Options>();
+  auto* verb = app.add_subcommand("config", "List every setting with its value and help");
+  verb->add_option("FILE", options->file, "Show the values this recipe gives");
+  verb->add_option("--section", options->section, "Only this section");
+  verb->add_flag("--markdown", options->markdown, "As the page docs/configuration.md");
+  verb->add_flag("--yaml", options->yaml, "As a recipe");
+  verb->footer("Example: tightloop config configs/quickstart.yaml --section train");
+  verb->callback([=] { show(*options, settings); });
+}
+
+}  // namespace tightloop::cli

@@ -1,0 +1,134 @@
+#include "tokenizer/tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/verbs.h"
+#include "core/error.h"
+#include "core/terminal.h"
+#include "data/training_text.h"
+#include "tokenizer/bpe_train.h"
+
+namespace tightloop::cli {
+
+namespace {
+
+struct TrainOptions {
+  DataConfig data;
+  BpeTrainOptions bpe;
+  std::string output;
+};
+
+struct CodeOptions {
+  std::string tokenizer, special = "default";
+  bool lines = false;
+};
+
+void train(TrainOptions options) {
+  options.data.holdout = 0;
+  options.bpe.progress = [](std::string_view phase, size_t done, size_t total) {
+    terminal::set_live(fmt::format("{} {}{}", phase, human_count(static_cast<double>(done)),
+                                   total ? "/" + human_count(static_cast<double>(total)) : ""));
+  };
+  size_t bytes = 0, tokens = 0;
+  std::string text;
+  TrainingText texts(options.data, {});
+  const auto tokenizer = train_bpe(options.bpe, [&](std::string& next) { return texts.next(next); });
+  terminal::clear_live();
+  std::filesystem::create_directories(options.output);
+  tokenizer->save(options.output);
+  // How well it does on a look at the same files.
+  constexpr size_t kEnough = 16 << 20;
+  std::vector<int32_t> ids;
+  for (TrainingText again(options.data, {}); bytes < kEnough && again.next(text); ids.clear()) {
+    tokenizer->encode(text, ids);
+    bytes += text.size(), tokens += ids.size();
+  }
+  fmt::print("{} tokens in the vocabulary, {:.2f} bytes a token; saved in {}.\n", tokenizer->vocab_size(),
+             static_cast<double>(bytes) / static_cast<double>(std::max<size_t>(1, tokens)), options.output);
+}
+
+void encode(const CodeOptions& options) {
+  const auto tokenizer = load_tokenizer(options.tokenizer);
+  const auto special = options.special == "parse"  ? SpecialText::kParse
+                       : options.special == "text" ? SpecialText::kText
+                                                   : SpecialText::kDefault;
+  const auto print_ids = [&](const std::string& text) {
+    fmt::print("[{}]\n", fmt::join(tokenizer->encode(text, special), ","));
+  };
+  if (!options.lines) return print_ids({std::istreambuf_iterator<char>(std::cin), {}});
+  for (std::string line; std::getline(std::cin, line);) print_ids(line);
+}
+
+void decode(const CodeOptions& options) {
+  const auto tokenizer = load_tokenizer(options.tokenizer);
+  const auto print_text = [&](const std::string& json, int64_t line) {
+    std::vector<int32_t> ids;
+    try {
+      ids = nlohmann::json::parse(json).get<std::vector<int32_t>>();
+    } catch (const nlohmann::json::exception&) {
+      throw data_error("line {} of the input is not a JSON array of ids, such as [72,105].", line);
+    }
+    const std::string text = tokenizer->decode(ids);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+  };
+  if (!options.lines) return print_text({std::istreambuf_iterator<char>(std::cin), {}}, 1);
+  int64_t number = 0;
+  for (std::string line; std::getline(std::cin, line);) {
+    print_text(line, ++number);
+    std::fputc('\n', stdout);
+  }
+}
+
+void add_code_options(CLI::App& verb, CodeOptions& options) {
+  verb.add_option("--tokenizer", options.tokenizer,
+                  "A folder, or tokenizer.json, vocab.json, *.tiktoken, *.model")
+      ->required();
+  verb.add_flag("--lines", options.lines, "One text (or array of ids) a line");
+}
+
+}  // namespace
+
+void add_tokenizer(CLI::App& app) {
+  auto* tokenizer = app.add_subcommand("tokenizer", "Train a tokenizer, or use one");
+  tokenizer->require_subcommand(1);
+
+  auto training = std::make_shared<TrainOptions>();
+  auto* train_verb = tokenizer->add_subcommand("train", "Train a byte-level BPE on text files");
+  train_verb->add_option("FILES", training->data.train, "Text files; patterns with * are understood")
+      ->required();
+  train_verb->add_option("--vocab-size", training->bpe.vocab_size, "Tokens, special ones included")
+      ->check(CLI::Range(257, 1'000'000));
+  train_verb->add_option("--pattern", training->bpe.pattern, "gpt2, cl100k, o200k, qwen or nanochat");
+  train_verb->add_option("--special", training->bpe.special_tokens, "Special tokens");
+  train_verb->add_option("--threads", training->bpe.threads, "0: all cores");
+  train_verb->add_option("--documents", training->data.documents, "file, blank_line or line");
+  train_verb->add_option("--output", training->output, "Folder to write")->required();
+  train_verb->footer("Example: tightloop tokenizer train 'books/*.txt' --vocab-size 8192 --output tok");
+  train_verb->callback([=] { train(*training); });
+
+  auto encoding = std::make_shared<CodeOptions>(), decoding = std::make_shared<CodeOptions>();
+  auto* encode_verb = tokenizer->add_subcommand("encode", "Text on standard input -> ids");
+  add_code_options(*encode_verb, *encoding);
+  encode_verb
+      ->add_option("--special", encoding->special, "Special tokens in the text: parse, text, or default")
+      ->check(CLI::IsMember({"default", "parse", "text"}));
+  encode_verb->footer(
+      "Example: echo Hello | tightloop tokenizer encode --tokenizer runs/a/tokenizer --lines");
+  encode_verb->callback([=] { encode(*encoding); });
+  auto* decode_verb = tokenizer->add_subcommand("decode", "Ids on standard input -> text");
+  add_code_options(*decode_verb, *decoding);
+  decode_verb->footer(
+      "Example: echo '[72,105]' | tightloop tokenizer decode --tokenizer runs/a/tokenizer --lines");
+  decode_verb->callback([=] { decode(*decoding); });
+}
+
+}  // namespace tightloop::cli

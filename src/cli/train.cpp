@@ -1,0 +1,81 @@
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/report.h"
+#include "cli/verbs.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "core/terminal.h"
+#include "infer/exact_match.h"
+#include "train/trainer.h"
+
+namespace tightloop::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string file, resume;
+  bool overwrite = false;
+};
+
+fs::path run_path(const RunConfig& run, const std::string& file) {
+  return fs::path(run.dir) / (run.name.empty() ? fs::path(file).stem().string() : run.name);
+}
+
+void finish(Trainer& trainer, const TrainResult& result, const fs::path& root) {
+  const std::string again = fmt::format("tightloop train --resume {}", root.string());
+  if (result.interrupted) {
+    log::warn("Stopped after step {}; everything is saved. Go on with: {}", result.step, again);
+    throw Stop{static_cast<int>(ExitCode::kInterrupted)};
+  }
+  if (result.losses.size() > 2) log::info("Training loss\n{}", chart(result.losses, 60, 8));
+  log::info("Trained to step {} in {}; saved in {}.", result.step, human_seconds(result.seconds),
+            root.string());
+  if (result.step < trainer.recipe().train.steps) return log::info("Go on with: {}", again);
+  if (trainer.recipe().data.source == "tasks") {
+    const auto questions = held_out_questions(trainer.recipe().tasks);
+    log::info("{}", to_text(exact_match(trainer.model(), trainer.tokenizer(), questions)));
+  }
+}
+
+void train(const Options& options, const Settings& settings) {
+  if (options.file.empty() == options.resume.empty()) {
+    throw usage_error(
+        "name a recipe (tightloop train configs/quickstart.yaml) or --resume a run, one of the two.");
+  }
+  Recipe recipe;
+  Config config = recipe.bind();
+  config.load(options.resume.empty() ? fs::path(options.file) : RunFolder::open(options.resume).config());
+  config.apply(settings);
+  const auto run = options.resume.empty()
+                       ? RunFolder::create(run_path(recipe.run, options.file), options.overwrite)
+                       : RunFolder::open(options.resume);
+  log::to_file(run.log());
+  Trainer trainer(recipe, run);
+  if (!options.resume.empty()) trainer.resume();
+  finish(trainer, trainer.run(), run.root());
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, const Settings& settings) {
+  auto options = std::make_shared<Options>();
+  auto* verb = app.add_subcommand("train", "Train a model by a recipe, or go on with a run");
+  verb->add_option("RECIPE", options->file, "A YAML file of settings, such as configs/quickstart.yaml");
+  verb->add_option("--resume", options->resume,
+                   "Go on with the run in this folder, from its newest checkpoint");
+  verb->add_flag("--overwrite", options->overwrite, "Replace a run of the same name");
+  verb->footer(
+      "Examples:\n"
+      "  tightloop train configs/quickstart.yaml --train.steps 2000 --run.name longer\n"
+      "  tightloop train --resume runs/longer");
+  verb->callback([=] { train(*options, settings); });
+}
+
+}  // namespace tightloop::cli

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace tightloop::cli {
+
+/// Parses the command line, runs one verb, prints errors as sentences. Returns the exit code.
+int run(int argc, char** argv);
+
+/// Thrown to end the program with an exit code after everything was said.
+struct Stop {
+  int exit_code;
+};
+
+/// Settings of a recipe from the command line, as Config::apply() takes them.
+using Settings = std::vector<std::string>;
+
+// One file a verb, each adds itself and its options to the program.
+void add_doctor(CLI::App& app);
+void add_config(CLI::App& app, const Settings& settings);
+void add_tokenizer(CLI::App& app);
+void add_train(CLI::App& app, const Settings& settings);
+void add_eval(CLI::App& app);
+void add_generate(CLI::App& app);
+void add_bench(CLI::App& app, const Settings& settings);
+
+/// The run a verb works on: `given`, or the newest one in runs/ when that is empty.
+std::string chosen_run(const std::string& given);
+
+}  // namespace tightloop::cli

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace tightloop {
+
+/// One setting: a place in a struct, with what a user must know about it.
+///
+/// A component keeps a struct beside it and describes it once:
+///
+///     struct ClipConfig {
+///       double norm = 1.0;
+///       void describe(Fields& fields) {
+///         fields.add("norm", norm, "Largest gradient norm; 0 turns clipping off").range(0, 1e9);
+///       }
+///     };
+///
+/// Parsing, `tightloop config`, docs/configuration.md and the error with the nearest name all come from that.
+class Field {
+ public:
+  using Target = std::variant<bool*, int64_t*, double*, std::string*, std::vector<std::string>*>;
+
+  Field(std::string name, Target target, std::string help);
+  /// Numbers outside of [low, high] are refused.
+  Field& range(double low, double high);
+  /// Strings other than these are refused.
+  Field& choices(std::vector<std::string> allowed);
+  /// Another name on the command line, without a section: alias("epochs") accepts --epochs.
+  Field& alias(std::string name);
+
+  const std::string& name() const { return name_; }
+  const std::string& help() const { return help_; }
+  const std::string& default_text() const { return default_text_; }
+  const std::vector<std::string>& aliases() const { return aliases_; }
+  /// "integer, 1 to 100", "one of a, b", ...
+  std::string kind() const;
+  /// The value as YAML would write it.
+  std::string text() const;
+  bool is_list() const { return std::holds_alternative<std::vector<std::string>*>(target_); }
+  /// Sets the value from text. The error says what was expected; `where` names the place the text came from.
+  void set(const std::string& text, const std::string& where);
+  void set_list(std::vector<std::string> items);
+
+ private:
+  std::string name_, help_, default_text_;
+  Target target_;
+  double low_ = -std::numeric_limits<double>::infinity(), high_ = std::numeric_limits<double>::infinity();
+  std::vector<std::string> choices_, aliases_;
+};
+
+/// The fields of one section, in the order in which they are described.
+class Fields {
+ public:
+  Field& add(std::string name, Field::Target target, std::string help) {
+    return fields_.emplace_back(std::move(name), target, std::move(help));
+  }
+  template <class T>
+  Field& add(std::string name, T& value, std::string help) {
+    return add(std::move(name), Field::Target(&value), std::move(help));
+  }
+  std::deque<Field>& all() { return fields_; }
+  const std::deque<Field>& all() const { return fields_; }
+
+ private:
+  std::deque<Field> fields_;
+};
+
+/// All sections of a configuration, bound to the structs they fill. The structs must outlive it.
+class Config {
+ public:
+  struct Section {
+    std::string name, help;
+    Fields fields;
+  };
+
+  template <class Component>
+  void add_section(std::string name, Component& component, std::string help) {
+    component.describe(sections_.emplace_back(Section{std::move(name), std::move(help), {}}).fields);
+  }
+
+  /// Reads a YAML file of `section: {key: value}`. Unknown keys are refused with the nearest known one.
+  void load(const std::filesystem::path& file);
+  /// The same from text; `origin` stands in messages for the file's name.
+  void load_text(const std::string& yaml, const std::string& origin);
+  /// Whether a word on the command line is meant as a setting: "section.key", right or misspelled, or an
+  /// alias.
+  bool is_setting(const std::string& word) const;
+  /// Sets "section.key" (or an alias) from the command line.
+  void set(const std::string& key, const std::string& value);
+  /// Applies --section.key value, --section.key=value and aliases, in order.
+  void apply(const std::vector<std::string>& arguments);
+
+  /// All settings as YAML that load() reads back.
+  std::string to_yaml() const;
+  /// The page docs/configuration.md.
+  std::string to_markdown() const;
+  /// For the terminal; all sections, or one.
+  std::string to_text(const std::optional<std::string>& section) const;
+
+ private:
+  Field& find(const std::string& key, const std::string& where);
+  std::vector<std::string> known_keys() const;
+
+  std::deque<Section> sections_;
+};
+
+/// The candidate that differs least from `word`, if any is close enough to be what was meant.
+std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& candidates);
+
+}  // namespace tightloop

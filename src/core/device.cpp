@@ -1,0 +1,147 @@
+#include "core/device.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "core/error.h"
+#include "core/plugin.h"
+
+namespace tightloop {
+
+namespace {
+
+/// A line of /proc/meminfo in bytes; 0 when there is none.
+int64_t memory_info(const std::string& key) {
+  std::ifstream file("/proc/meminfo");
+  std::string word;
+  for (int64_t kilobytes; file >> word;)
+    if (word == key + ":" && file >> kilobytes) return kilobytes * 1024;
+  return 0;
+}
+
+/// What a container may use of the machine's memory; nothing when there is no limit.
+std::optional<int64_t> container_limit(const char* file) {
+  std::ifstream stream(file);
+  int64_t bytes = 0;
+  if (stream >> bytes) return bytes;  // "max" is no number
+  return std::nullopt;
+}
+
+class CpuDevice : public Device {
+ public:
+  std::string name() const override { return "cpu"; }
+  std::string description() const override { return "cpu"; }
+  bool is_cuda() const override { return false; }
+  std::string versions() const override { return {}; }
+  int64_t total_memory() const override {
+    const int64_t machine = memory_info("MemTotal");
+    return std::min(machine, container_limit("/sys/fs/cgroup/memory.max").value_or(machine));
+  }
+  int64_t free_memory() const override {
+    const int64_t machine = memory_info("MemAvailable");
+    const auto limit = container_limit("/sys/fs/cgroup/memory.max");
+    const auto used = container_limit("/sys/fs/cgroup/memory.current");
+    return limit && used ? std::min(machine, std::max<int64_t>(0, *limit - *used)) : machine;
+  }
+  MemoryStats memory_stats() const override { return {}; }
+  void reset_peak_memory() override {}
+  void* allocate_host(size_t size) override {
+    if (size == 0) return nullptr;
+    void* memory = nullptr;
+    if (::posix_memalign(&memory, 64, size) != 0)
+      throw device_error("out of memory: {} bytes for a host buffer. Use a smaller batch.", size);
+    return memory;
+  }
+  void free_host(void* memory) noexcept override { std::free(memory); }
+  void synchronize() override {}
+  CopySpeed measure_copies(size_t) override { return {}; }
+};
+
+struct Registry {
+  std::mutex mutex;
+  std::unique_ptr<DeviceBackend> cuda;
+  std::map<int, std::unique_ptr<Device>> opened;
+};
+
+// Never destroyed: buffers of static objects may be given back after main.
+Registry& registry() {
+  static auto* instance = new Registry;
+  return *instance;
+}
+
+Device& open_cuda(const std::string& name, int index) {
+  const std::string reason = why_no_cuda();
+  if (!reason.empty())
+    throw device_error("device '{}' is not usable: {} Use train.device cpu or auto to go on without a GPU.",
+                       name, reason);
+  auto& known = registry();
+  std::lock_guard lock(known.mutex);
+  if (index >= known.cuda->count())
+    throw device_error("there is no device '{}': this machine shows {} GPU(s), cuda:0 to cuda:{}.", name,
+                       known.cuda->count(), known.cuda->count() - 1);
+  auto& slot = known.opened[index];
+  if (!slot) slot = known.cuda->open(index);
+  return *slot;
+}
+
+}  // namespace
+
+HostBuffer::~HostBuffer() {
+  if (data_) device_->free_host(data_);
+}
+HostBuffer::HostBuffer(HostBuffer&& other) noexcept { *this = std::move(other); }
+HostBuffer& HostBuffer::operator=(HostBuffer&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+void register_device_backend(std::unique_ptr<DeviceBackend> backend) {
+  auto& known = registry();
+  std::lock_guard lock(known.mutex);
+  if (backend->kind() == "cuda" && !known.cuda) known.cuda = std::move(backend);
+}
+
+Device& cpu_device() {
+  static auto* instance = new CpuDevice;
+  return *instance;
+}
+
+int cuda_device_count() {
+  if (!load_cuda_plugin().loaded) return 0;
+  auto& known = registry();
+  std::lock_guard lock(known.mutex);
+  return known.cuda ? known.cuda->count() : 0;
+}
+
+std::string why_no_cuda() {
+  const PluginState& plugin = load_cuda_plugin();
+  if (!plugin.loaded) return plugin.reason;
+  if (cuda_device_count() > 0) return {};
+  auto& known = registry();
+  std::lock_guard lock(known.mutex);
+  return known.cuda ? known.cuda->why_none() : "the CUDA plug-in was loaded but registered no device.";
+}
+
+Device& device(const std::string& name) {
+  if (name == "cpu") return cpu_device();
+  if (name == "auto") return cuda_device_count() > 0 ? open_cuda("cuda:0", 0) : cpu_device();
+  if (name == "cuda") return open_cuda(name, 0);
+  int index = -1;
+  if (name.starts_with("cuda:")) {
+    const char *begin = name.data() + 5, *end = name.data() + name.size();
+    const auto [stop, status] = std::from_chars(begin, end, index);
+    if (status != std::errc() || stop != end) index = -1;
+  }
+  if (index < 0) throw usage_error("there is no device '{}': say auto, cpu, cuda or cuda:N.", name);
+  return open_cuda(name, index);
+}
+
+}  // namespace tightloop

@@ -1,0 +1,10 @@
+#pragma once
+
+namespace tightloop {
+
+/// From here on Ctrl-C (SIGINT) and SIGTERM only set a flag, so that the work can save and stop in order; a
+/// second one ends the program at once with exit code 130.
+void catch_interrupts();
+bool interrupted();
+
+}  // namespace tightloop

@@ -1,0 +1,80 @@
+#include "core/plugin.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <system_error>
+
+#include "core/error.h"
+
+namespace tightloop {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kCudaPlugin = "libtightloop_cuda.so";
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+// Opening the plug-in maps gigabytes of torch_cuda and its libraries; a look for the driver costs
+// microseconds.
+bool has_driver() {
+  std::error_code ignored;
+  if (fs::exists("/dev/nvidiactl", ignored) || fs::exists("/dev/dxg", ignored)) return true;
+  void* driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (driver) ::dlclose(driver);
+  return driver != nullptr;
+}
+
+PluginState load() {
+  PluginState state;
+  if (const auto off = environment("TIGHTLOOP_NO_CUDA"); !off.empty() && off != "0") {
+    state.reason = "TIGHTLOOP_NO_CUDA is set.";
+    return state;
+  }
+  if (!has_driver()) {
+    state.reason = "no NVIDIA driver was found (no /dev/nvidiactl, no libcuda.so.1).";
+    return state;
+  }
+  const fs::path path = plugin_folder() / kCudaPlugin;
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) {
+    state.reason = fmt::format(
+        "the plug-in '{}' is not there. Build it where nvcc is, or point TIGHTLOOP_PLUGIN_DIR to its folder.",
+        path.string());
+    return state;
+  }
+  state.path = path;
+  // Global, so that its registrations and torch's own CUDA libraries serve the whole process.
+  if (::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL)) {
+    state.loaded = true;
+  } else {
+    state.reason =
+        fmt::format("the plug-in could not be loaded: {}. Run tools/setup --cuda for torch's CUDA libraries.",
+                    ::dlerror());
+  }
+  return state;
+}
+
+}  // namespace
+
+const PluginState& load_cuda_plugin() {
+  static const PluginState state = load();
+  return state;
+}
+
+fs::path program_folder() {
+  std::error_code ignored;
+  return fs::read_symlink("/proc/self/exe", ignored).parent_path();
+}
+
+fs::path plugin_folder() {
+  const auto set = environment("TIGHTLOOP_PLUGIN_DIR");
+  return set.empty() ? program_folder() : fs::path(set);
+}
+
+}  // namespace tightloop

@@ -1,0 +1,155 @@
+#include "core/terminal.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+namespace tightloop {
+
+namespace {
+
+std::mutex output_mutex;
+std::string live_line;
+
+void put(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+// Cuts after `width` visible characters: escape sequences and UTF-8 continuation bytes take no room.
+std::string cut(const std::string& text, int width) {
+  std::string out;
+  int visible = 0;
+  bool escape = false;
+  for (const char c : text) {
+    if (c == '\033') escape = true;
+    const bool continuation = (static_cast<unsigned char>(c) & 0xC0) == 0x80;
+    if (!escape && !continuation && ++visible > width) return out + "\033[0m";
+    out += c;
+    if (escape && std::isalpha(static_cast<unsigned char>(c))) escape = false;
+  }
+  return out;
+}
+
+// The values at `width` evenly spaced points, each the mean of what falls there; non-finite ones are left
+// out.
+std::vector<double> resample(std::span<const double> values, int width) {
+  std::vector<double> finite, out;
+  std::ranges::copy_if(values, std::back_inserter(finite), [](double v) { return std::isfinite(v); });
+  const size_t points = std::min<size_t>(finite.size(), std::max(width, 1));
+  for (size_t i = 0; i < points; ++i) {
+    const size_t begin = i * finite.size() / points, end = (i + 1) * finite.size() / points;
+    double sum = 0;
+    for (size_t j = begin; j < end; ++j) sum += finite[j];
+    out.push_back(sum / static_cast<double>(end - begin));
+  }
+  return out;
+}
+
+constexpr std::string_view kBlocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+
+}  // namespace
+
+namespace terminal {
+
+bool is_live() {
+  static const bool live = [] {
+    const char* term = std::getenv("TERM");
+    return ::isatty(STDERR_FILENO) && term && std::string_view(term) != "dumb" && !std::getenv("NO_COLOR");
+  }();
+  return live;
+}
+
+int columns() {
+  winsize size{};
+  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return 80;
+}
+
+void print(const std::string& line) {
+  std::lock_guard lock(output_mutex);
+  put(live_line.empty() ? line + "\n" : "\r\033[K" + line + "\n" + live_line);
+}
+
+void set_live(const std::string& line) {
+  if (!is_live()) return;
+  std::lock_guard lock(output_mutex);
+  live_line = cut(line, columns() - 1);
+  put("\r\033[K" + live_line);
+}
+
+void clear_live() {
+  std::lock_guard lock(output_mutex);
+  if (live_line.empty()) return;
+  live_line.clear();
+  put("\r\033[K");
+}
+
+std::string styled(const std::string& text, const char* style) {
+  return is_live() ? fmt::format("\033[{}m{}\033[0m", style, text) : text;
+}
+
+}  // namespace terminal
+
+std::string human_count(double value) {
+  static constexpr const char* units[] = {"", "k", "M", "G", "T"};
+  int unit = 0;
+  for (; std::abs(value) >= 999.5 && unit < 4; ++unit) value /= 1000;
+  if (unit == 0) return fmt::format("{:.0f}", value);
+  return fmt::format("{:.{}f}{}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0, units[unit]);
+}
+
+std::string human_seconds(double seconds) {
+  const auto whole = static_cast<int64_t>(std::llround(std::max(0.0, seconds)));
+  if (whole < 60) return fmt::format("{}s", whole);
+  if (whole < 3600) return fmt::format("{}m{:02}s", whole / 60, whole % 60);
+  return fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60);
+}
+
+std::string human_bytes(double bytes) {
+  static constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  int unit = 0;
+  for (; bytes >= 1024 && unit < 4; ++unit) bytes /= 1024;
+  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.1f} {}", bytes, units[unit]);
+}
+
+std::string sparkline(std::span<const double> values, int width) {
+  const auto points = resample(values, width);
+  if (points.empty()) return {};
+  const auto [low, high] = std::ranges::minmax(points);
+  std::string out;
+  for (const double point : points) {
+    const double height = high > low ? (point - low) / (high - low) : 0.5;
+    out += kBlocks[std::clamp(static_cast<int>(height * 8), 0, 7)];
+  }
+  return out;
+}
+
+std::string chart(std::span<const double> values, int width, int height) {
+  const auto points = resample(values, width);
+  if (points.empty()) return {};
+  const auto [low, high] = std::ranges::minmax(points);
+  std::string out;
+  for (int line = height - 1; line >= 0; --line) {
+    out += fmt::format("{:>9} ┤", line == height - 1 ? fmt::format("{:.3f}", high)
+                                  : line == 0        ? fmt::format("{:.3f}", low)
+                                                     : "");
+    for (const double point : points) {
+      const double level = high > low ? (point - low) / (high - low) * (height * 8 - 1) : 0;
+      const int eighths = std::clamp(static_cast<int>(level) - line * 8 + 1, 0, 8);
+      out += eighths == 0 ? std::string_view(" ") : kBlocks[eighths - 1];
+    }
+    out += "\n";
+  }
+  return out;
+}
+
+}  // namespace tightloop

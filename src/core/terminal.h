@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace tightloop {
+
+/// Where people read: standard error. One live line at the bottom may be redrawn; whole lines go above it.
+/// Safe from any thread.
+namespace terminal {
+
+/// Standard error is a terminal that understands cursor movement (and NO_COLOR/TERM=dumb do not say
+/// otherwise).
+bool is_live();
+int columns();
+/// Prints a whole line, above the live line if there is one.
+void print(const std::string& line);
+/// Replaces the live line (cut to the width of the terminal). Does nothing where is_live() is false.
+void set_live(const std::string& line);
+/// Removes the live line.
+void clear_live();
+/// Wraps text in an ANSI style ("1" bold, "2" dim, "31" red, ...) where is_live().
+std::string styled(const std::string& text, const char* style);
+
+}  // namespace terminal
+
+/// 1234567 -> "1.23M".
+std::string human_count(double value);
+/// 65 -> "1m05s".
+std::string human_seconds(double seconds);
+/// 1536 -> "1.5 KiB".
+std::string human_bytes(double bytes);
+
+/// A curve in one line of block characters, lowest value to highest, resampled to at most `width` characters.
+std::string sparkline(std::span<const double> values, int width);
+/// A curve in `height` lines with a labelled axis.
+std::string chart(std::span<const double> values, int width, int height);
+
+}  // namespace tightloop

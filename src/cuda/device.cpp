@@ -1,0 +1,176 @@
+// Device services over CUDA, behind core's Device interface. Loading the library registers them.
+
+#include <ATen/Context.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "core/device.h"
+#include "core/error.h"
+
+namespace tightloop::cuda {
+
+namespace {
+
+void check(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // not sticky: the next call should not trip over it
+  throw device_error("{} failed: {} ({}).", what, cudaGetErrorString(status), cudaGetErrorName(status));
+}
+
+std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+
+double best_speed(size_t size, const std::function<void()>& copy) {
+  using Clock = std::chrono::steady_clock;
+  double best = 0;
+  for (int round = 0; round < 4; ++round) {  // the first one warms up
+    const auto start = Clock::now();
+    copy();
+    const std::chrono::duration<double> took = Clock::now() - start;
+    if (round > 0) best = std::max(best, static_cast<double>(size) / took.count());
+  }
+  return best;
+}
+
+/// Device memory outside of torch's allocator, for a measurement.
+class Scratch {
+ public:
+  explicit Scratch(size_t size) { check(cudaMalloc(&data_, size), "allocating device memory"); }
+  ~Scratch() { cudaFree(data_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  void* data() const { return data_; }
+
+ private:
+  void* data_ = nullptr;
+};
+
+class CudaDevice : public Device {
+ public:
+  explicit CudaDevice(int index) : index_(index) {
+    at::globalContext().lazyInitDevice(at::kCUDA);  // the allocator counts from here on
+    check(cudaGetDeviceProperties(&properties_, index), "reading the GPU's properties");
+  }
+
+  std::string name() const override { return fmt::format("cuda:{}", index_); }
+  std::string description() const override { return fmt::format("cuda:{} {}", index_, properties_.name); }
+  bool is_cuda() const override { return true; }
+
+  std::string versions() const override {
+    int driver = 0, runtime = 0;
+    check(cudaDriverGetVersion(&driver), "reading the driver's version");
+    check(cudaRuntimeGetVersion(&runtime), "reading the runtime's version");
+    return fmt::format("driver for CUDA {}, runtime {}, compute capability {}.{}", version_text(driver),
+                       version_text(runtime), properties_.major, properties_.minor);
+  }
+
+  int64_t total_memory() const override { return static_cast<int64_t>(properties_.totalGlobalMem); }
+
+  int64_t free_memory() const override {
+    c10::cuda::CUDAGuard guard(index());
+    size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total), "reading free GPU memory");
+    return static_cast<int64_t>(free);
+  }
+
+  MemoryStats memory_stats() const override {
+    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(index());
+    const auto& allocated = stats.allocated_bytes[0];  // 0: large and small blocks together
+    const auto& reserved = stats.reserved_bytes[0];
+    return {allocated.current, allocated.peak, reserved.current, reserved.peak};
+  }
+
+  void reset_peak_memory() override { c10::cuda::CUDACachingAllocator::resetPeakStats(index()); }
+
+  void* allocate_host(size_t size) override {
+    if (size == 0) return nullptr;
+    c10::cuda::CUDAGuard guard(index());
+    void* memory = nullptr;
+    const auto status = cudaHostAlloc(&memory, size, cudaHostAllocDefault);
+    if (status != cudaSuccess) {
+      cudaGetLastError();
+      throw device_error(
+          "cannot pin {} bytes of host memory: {}. Use smaller batches or fewer of them in advance.", size,
+          cudaGetErrorString(status));
+    }
+    return memory;
+  }
+
+  void free_host(void* memory) noexcept override {
+    if (memory) cudaFreeHost(memory);  // may fail once the driver shuts down at exit, which frees it anyway
+  }
+
+  void synchronize() override {
+    c10::cuda::CUDAGuard guard(index());
+    check(cudaDeviceSynchronize(), "waiting for the GPU");
+  }
+
+  CopySpeed measure_copies(size_t size) override {
+    c10::cuda::CUDAGuard guard(index());
+    Scratch there(size);
+    HostBuffer pinned(*this, size), pageable(cpu_device(), size);
+    std::memset(pinned.data(), 1,
+                size);  // untouched pages would all be the one page of zeros, and in the cache
+    std::memset(pageable.data(), 1, size);
+    const auto copy = [&](void* to, const void* from, cudaMemcpyKind kind) {
+      return best_speed(size, [&] {
+        check(cudaMemcpy(to, from, size, kind), "copying");
+        check(cudaDeviceSynchronize(), "waiting for a copy");
+      });
+    };
+    CopySpeed speed;
+    speed.pinned_to_device = copy(there.data(), pinned.data(), cudaMemcpyHostToDevice);
+    speed.pinned_from_device = copy(pinned.data(), there.data(), cudaMemcpyDeviceToHost);
+    speed.pageable_to_device = copy(there.data(), pageable.data(), cudaMemcpyHostToDevice);
+    speed.pageable_from_device = copy(pageable.data(), there.data(), cudaMemcpyDeviceToHost);
+    return speed;
+  }
+
+ private:
+  c10::DeviceIndex index() const { return static_cast<c10::DeviceIndex>(index_); }
+
+  int index_;
+  cudaDeviceProp properties_{};
+};
+
+class CudaBackend : public DeviceBackend {
+ public:
+  std::string kind() const override { return "cuda"; }
+
+  int count() override {
+    if (count_ < 0 && (status_ = cudaGetDeviceCount(&count_)) != cudaSuccess) {
+      cudaGetLastError();
+      count_ = 0;
+    }
+    return count_;
+  }
+
+  std::string why_none() override {
+    if (count() > 0) return {};
+    if (status_ == cudaSuccess || status_ == cudaErrorNoDevice)
+      return "the driver shows no GPU (CUDA_VISIBLE_DEVICES may hide it).";
+    return fmt::format("the driver says: {}.", cudaGetErrorString(status_));
+  }
+
+  std::unique_ptr<Device> open(int index) override { return std::make_unique<CudaDevice>(index); }
+
+ private:
+  int count_ = -1;
+  cudaError_t status_ = cudaSuccess;
+};
+
+[[maybe_unused]] const bool registered = [] {
+  register_device_backend(std::make_unique<CudaBackend>());
+  return true;
+}();
+
+}  // namespace
+
+}  // namespace tightloop::cuda

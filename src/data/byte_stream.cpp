@@ -1,0 +1,154 @@
+#include "data/byte_stream.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+
+namespace tightloop {
+
+namespace {
+
+class PlainStream : public ByteStream {
+ public:
+  explicit PlainStream(const fs::path& path)
+      : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (descriptor_ < 0) throw data_error("cannot read '{}': {}.", path.string(), std::strerror(errno));
+    ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
+  }
+  ~PlainStream() override { ::close(descriptor_); }
+  size_t read(char* buffer, size_t size) override {
+    for (;;) {
+      const ssize_t got = ::read(descriptor_, buffer, size);
+      if (got >= 0) return got;
+      if (errno != EINTR) throw data_error("cannot read '{}': {}.", path_.string(), std::strerror(errno));
+    }
+  }
+  void rewind() { ::lseek(descriptor_, 0, SEEK_SET); }
+
+ private:
+  fs::path path_;
+  int descriptor_;
+};
+
+constexpr size_t kCompressedChunk = 1 << 16;
+
+class GzipStream : public ByteStream {
+ public:
+  GzipStream(const fs::path& path, std::unique_ptr<PlainStream> file)
+      : path_(path), file_(std::move(file)), input_(kCompressedChunk) {
+    if (::inflateInit2(&state_, 15 + 16) != Z_OK)
+      throw device_error("out of memory for '{}'.", path.string());
+  }
+  ~GzipStream() override { ::inflateEnd(&state_); }
+  size_t read(char* buffer, size_t size) override {
+    state_.next_out = reinterpret_cast<Bytef*>(buffer);
+    state_.avail_out = static_cast<uInt>(std::min<size_t>(size, 1 << 30));
+    const uInt room = state_.avail_out;
+    for (;;) {
+      while (between_members_ && state_.avail_in > 0 &&
+             *state_.next_in == 0) {  // some writers fill up with zeros
+        ++state_.next_in, --state_.avail_in;
+      }
+      if (failure_.empty() && (!between_members_ || state_.avail_in > 0)) inflate_some();
+      if (state_.avail_out < room) break;  // what came before the damage is good
+      if (!failure_.empty()) throw data_error("{}", failure_);
+      if (state_.avail_in > 0) continue;
+      state_.avail_in = static_cast<uInt>(file_->read(input_.data(), input_.size()));
+      state_.next_in = reinterpret_cast<Bytef*>(input_.data());
+      if (state_.avail_in == 0) {
+        if (!between_members_)
+          throw data_error("'{}' is cut short: the gzip stream does not end.", path_.string());
+        return 0;
+      }
+    }
+    return room - state_.avail_out;
+  }
+
+ private:
+  // Takes what input there is; without any, inflate may still have output to give.
+  void inflate_some() {
+    between_members_ = false;
+    const int status = ::inflate(&state_, Z_NO_FLUSH);
+    if (status == Z_STREAM_END) {
+      between_members_ = true;  // another member may follow
+      const auto room = state_.avail_out;
+      ::inflateReset(&state_);
+      state_.avail_out = room;
+    } else if (status != Z_OK && status != Z_BUF_ERROR) {
+      failure_ = fmt::format("'{}' is damaged: not a gzip stream any more ({}).", path_.string(),
+                             state_.msg ? state_.msg : "no reason given");
+    }
+  }
+
+  fs::path path_;
+  std::unique_ptr<PlainStream> file_;
+  std::vector<char> input_;
+  z_stream state_{};
+  bool between_members_ = true;
+  std::string failure_;
+};
+
+class ZstdStream : public ByteStream {
+ public:
+  ZstdStream(const fs::path& path, std::unique_ptr<PlainStream> file)
+      : path_(path), file_(std::move(file)), buffer_(kCompressedChunk), state_(::ZSTD_createDStream()) {
+    ::ZSTD_initDStream(state_);
+    ::ZSTD_DCtx_setParameter(state_, ZSTD_d_windowLogMax, 27);  // 128 MiB: a hostile file may ask for 2 GiB
+  }
+  ~ZstdStream() override { ::ZSTD_freeDStream(state_); }
+  size_t read(char* buffer, size_t size) override {
+    ZSTD_outBuffer out{buffer, size, 0};
+    for (;;) {
+      const size_t before = input_.pos;
+      const size_t left = ::ZSTD_decompressStream(state_, &out, &input_);
+      if (::ZSTD_isError(left)) {
+        if (out.pos > 0) break;  // good until here; the next call fails again
+        throw data_error("'{}' is damaged: not a zstd stream any more ({}).", path_.string(),
+                         ::ZSTD_getErrorName(left));
+      }
+      if (out.pos > 0 || input_.pos > before) inside_frame_ = left != 0;
+      if (out.pos > 0) break;
+      if (input_.pos < input_.size) continue;
+      input_ = {buffer_.data(), file_->read(buffer_.data(), buffer_.size()), 0};
+      if (input_.size == 0) {
+        if (inside_frame_)
+          throw data_error("'{}' is cut short: the zstd stream does not end.", path_.string());
+        return 0;
+      }
+    }
+    return out.pos;
+  }
+
+ private:
+  fs::path path_;
+  std::unique_ptr<PlainStream> file_;
+  std::vector<char> buffer_;
+  ZSTD_DStream* state_;
+  ZSTD_inBuffer input_{nullptr, 0, 0};
+  bool inside_frame_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<ByteStream> open_stream(const fs::path& path) {
+  auto file = std::make_unique<PlainStream>(path);
+  char magic[4] = {};
+  size_t got = 0;
+  for (size_t more; got < sizeof magic && (more = file->read(magic + got, sizeof magic - got)) > 0;)
+    got += more;
+  file->rewind();
+  const std::string_view start(magic, got);
+  if (start.starts_with("\x1f\x8b")) return std::make_unique<GzipStream>(path, std::move(file));
+  if (start == "\x28\xb5\x2f\xfd") return std::make_unique<ZstdStream>(path, std::move(file));
+  return file;
+}
+
+}  // namespace tightloop

@@ -1,0 +1,220 @@
+#include "data/chat.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace tightloop {
+
+namespace {
+
+constexpr std::string_view kContent = "{content}", kEnd = "{end}";
+
+struct Spelling {
+  const char *begin, *system, *user, *assistant, *tool;
+};
+constexpr Spelling kChatml{"", "<|im_start|>system\n{content}<|im_end|>\n",
+                           "<|im_start|>user\n{content}<|im_end|>\n",
+                           "<|im_start|>assistant\n{content}<|im_end|>{end}\n",
+                           "<|im_start|>user\n<tool_response>\n{content}\n</tool_response><|im_end|>\n"};
+// MiniMind's own training also learns the line end behind the end token.
+constexpr Spelling kMinimind{kChatml.begin, kChatml.system, kChatml.user,
+                             "<|im_start|>assistant\n{content}<|im_end|>\n{end}", kChatml.tool};
+constexpr Spelling kNanochat{"<|bos|>", "", "<|user_start|>{content}<|user_end|>",
+                             "<|assistant_start|>{content}<|assistant_end|>{end}",
+                             "<|output_start|>{content}<|output_end|>"};
+
+}  // namespace
+
+void ChatConfig::describe(Fields& fields) {
+  fields
+      .add("form", form,
+           "How turns are written: chatml (Qwen), minimind (chatml, learning the last line end too), "
+           "nanochat, or own")
+      .choices({"chatml", "minimind", "nanochat", "own"});
+  fields.add("system_prompt", system_prompt,
+             "Put first in conversations that have no system prompt of their own");
+  fields.add("begin", begin, "For `form: own`: what every conversation starts with");
+  fields.add("system", system, "For `form: own`: a system turn, {content} in the place of the message");
+  fields.add("user", user, "For `form: own`: a user turn, such as <|user|>{content}<|end|>");
+  fields.add("assistant", assistant,
+             "For `form: own`: an assistant turn; what follows {content} is learned up to {end}, or else up "
+             "to the first control token");
+}
+
+// Collects ids and mask. Text on one side of a control token or of a change in the mask is encoded in one go,
+// so that ids agree with those of the whole conversation encoded at once.
+class ChatTemplate::Writer {
+ public:
+  Writer(const Tokenizer& tokenizer, std::vector<int32_t>& ids, std::vector<uint8_t>* mask)
+      : tokenizer_(tokenizer), ids_(ids), mask_(mask) {
+    pending_.clear();
+  }
+  ~Writer() = default;
+
+  void text(std::string_view text) { pending_.append(text); }
+  void literal(const Literal& literal) {
+    for (const Piece& piece : literal) {
+      if (piece.control < 0) {
+        text(piece.text);
+      } else {
+        flush();
+        ids_.push_back(piece.control);
+        if (mask_) mask_->push_back(learn_);
+      }
+    }
+  }
+  void learn(bool learn) {
+    if (learn == learn_) return;
+    flush();
+    learn_ = learn;
+  }
+  void flush() {
+    if (pending_.empty()) return;
+    tokenizer_.encode(pending_, ids_, SpecialText::kText);
+    if (mask_) mask_->resize(ids_.size(), learn_);
+    pending_.clear();
+  }
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::vector<int32_t>& ids_;
+  std::vector<uint8_t>* mask_;
+  bool learn_ = false;
+  static thread_local std::string pending_;  // kept between conversations for its memory
+};
+
+thread_local std::string ChatTemplate::Writer::pending_;
+
+ChatTemplate::ChatTemplate(const ChatConfig& config, const Tokenizer& tokenizer)
+    : tokenizer_(tokenizer), system_prompt_(config.system_prompt) {
+  Spelling spelling = config.form == "nanochat" ? kNanochat : config.form == "minimind" ? kMinimind : kChatml;
+  if (config.form == "own") {
+    spelling = {config.begin.c_str(), config.system.c_str(), config.user.c_str(), config.assistant.c_str(),
+                config.user.c_str()};
+  }
+  begin_ = parse(spelling.begin);
+  system_joins_user_ = std::string_view(spelling.system).empty();
+  if (!system_joins_user_)
+    forms_[static_cast<int>(Role::kSystem)] = parse_form(spelling.system, "chat.system");
+  forms_[static_cast<int>(Role::kUser)] = parse_form(spelling.user, "chat.user");
+  forms_[static_cast<int>(Role::kAssistant)] = parse_form(spelling.assistant, "chat.assistant");
+  forms_[static_cast<int>(Role::kTool)] = parse_form(spelling.tool, "chat.user");
+  if (config.form == "nanochat") {
+    code_begin_ = parse("<|python_start|>"), code_end_ = parse("<|python_end|>");
+    output_begin_ = parse("<|output_start|>"), output_end_ = parse("<|output_end|>");
+  }
+}
+
+// Finds <...> and [...] that the tokenizer knows as tokens; <|...|> must be known.
+ChatTemplate::Literal ChatTemplate::parse(std::string_view text) const {
+  Literal pieces;
+  std::string plain;
+  while (!text.empty()) {
+    const char close = text[0] == '<' ? '>' : text[0] == '[' ? ']' : 0;
+    const size_t end = close ? text.find(close) : std::string_view::npos;
+    const std::string_view name = text.substr(0, end == std::string_view::npos ? 0 : end + 1);
+    const auto id = name.size() > 1 ? tokenizer_.token_id(name) : std::nullopt;
+    if (!id && name.starts_with("<|") && name.ends_with("|>")) {
+      throw usage_error(
+          "the chat template needs the token '{}', which the tokenizer does not have. Choose another "
+          "chat.form, or a tokenizer with it.",
+          name);
+    }
+    if (id) {
+      if (!plain.empty()) pieces.push_back({-1, std::exchange(plain, {})});
+      pieces.push_back({*id, {}});
+      text.remove_prefix(name.size());
+    } else {
+      plain += text[0];
+      text.remove_prefix(1);
+    }
+  }
+  if (!plain.empty()) pieces.push_back({-1, plain});
+  return pieces;
+}
+
+ChatTemplate::Form ChatTemplate::parse_form(const std::string& text, const char* key) const {
+  const size_t content = text.find(kContent);
+  if (content == std::string::npos) throw usage_error("{} ('{}') has no {{content}}.", key, text);
+  Form form;
+  form.before = parse(std::string_view(text).substr(0, content));
+  std::string_view after = std::string_view(text).substr(content + kContent.size());
+  if (const size_t end = after.find(kEnd); end != after.npos) {
+    form.learned = parse(after.substr(0, end));
+    form.after = parse(after.substr(end + kEnd.size()));
+    return form;
+  }
+  form.after = parse(after);
+  const auto control =
+      std::ranges::find_if(form.after, [](const Piece& piece) { return piece.control >= 0; });
+  if (control == form.after.end()) {
+    form.learned = std::exchange(form.after, {});
+  } else {
+    form.learned.assign(form.after.begin(), control + 1);
+    form.after.erase(form.after.begin(), control + 1);
+  }
+  return form;
+}
+
+void ChatTemplate::write(std::span<const Message> messages, Writer& writer) const {
+  writer.literal(begin_);
+  std::string_view joined = system_joins_user_ ? system_prompt_ : std::string_view();
+  const bool has_system = !messages.empty() && messages[0].role == Role::kSystem;
+  if (!system_prompt_.empty() && !has_system && !system_joins_user_) {
+    const Form& form = forms_[static_cast<int>(Role::kSystem)];
+    writer.literal(form.before);
+    writer.text(system_prompt_);
+    writer.literal(form.learned);
+    writer.literal(form.after);
+  }
+  for (const Message& message : messages) {
+    if (message.role == Role::kSystem && system_joins_user_) {
+      joined = message.text;
+      continue;
+    }
+    const Form& form = forms_[static_cast<int>(message.role)];
+    const bool assistant = message.role == Role::kAssistant;
+    if (message.opens) writer.literal(form.before);
+    if (message.role == Role::kUser && !joined.empty()) {
+      writer.text(joined);
+      writer.text("\n\n");
+      joined = {};
+    }
+    const bool code = message.part == Message::Part::kCode, output = message.part == Message::Part::kOutput;
+    writer.learn(assistant && !output);
+    if (code) writer.literal(code_begin_);
+    if (output) writer.literal(output_begin_);
+    writer.text(message.text);
+    if (code) writer.literal(code_end_);
+    if (output) writer.literal(output_end_);
+    writer.learn(assistant && message.closes);
+    if (message.closes) writer.literal(form.learned);
+    writer.learn(false);
+    if (message.closes) writer.literal(form.after);
+  }
+}
+
+void ChatTemplate::render(std::span<const Message> messages, std::vector<int32_t>& ids,
+                          std::vector<uint8_t>& mask) const {
+  Writer writer(tokenizer_, ids, &mask);
+  write(messages, writer);
+  writer.flush();
+}
+
+std::vector<int32_t> ChatTemplate::prompt(std::span<const Message> messages) const {
+  std::vector<int32_t> ids;
+  Writer writer(tokenizer_, ids, nullptr);
+  write(messages, writer);
+  writer.literal(forms_[static_cast<int>(Role::kAssistant)].before);
+  writer.flush();
+  return ids;
+}
+
+int32_t ChatTemplate::end_of_turn() const {
+  for (const Piece& piece : forms_[static_cast<int>(Role::kAssistant)].learned)
+    if (piece.control >= 0) return piece.control;
+  return -1;
+}
+
+}  // namespace tightloop

@@ -1,0 +1,59 @@
+#include "data/data_config.h"
+
+namespace tightloop {
+
+void DataConfig::describe(Fields& fields) {
+  fields
+      .add("source", source, "What the files hold: running text, or the built-in generated tasks (no files)")
+      .choices({"text", "jsonl", "parquet", "pairs", "shards", "tasks", "spelling"});
+  fields.add("train", train, "Files to learn from, by name or pattern");
+  fields.add("val", val, "Files to evaluate on; without any, a part of `train` is held out");
+  fields
+      .add("holdout", holdout,
+           "Share of the documents held out for evaluation, chosen by a hash of their content")
+      .range(0, 0.9);
+  fields.add("mixture", mixture,
+             "Several sources at once: entries such as 'name=a source=jsonl train=a.jsonl weight=2', with "
+             "any key of this "
+             "section and weight, epochs, cap");
+  fields.add("cache", cache,
+             "A folder where tokenized files are kept and mapped from, for those too large for memory; "
+             "empty: in memory");
+  fields.add("documents", documents, "Where one document of a text file ends")
+      .choices({"file", "blank_line", "line", "separator"});
+  fields.add("separator", separator, "The text between two documents, for `documents: separator`");
+  fields.add("format", format, "What a JSON record or a Parquet row holds; auto goes by the fields it has")
+      .choices({"auto", "text", "chat", "question", "choice", "gsm8k"});
+  fields.add("text_field", text_field, "The field with the text");
+  fields.add("messages_field", messages_field,
+             "The field with the conversation; empty: messages or conversations");
+  fields.add("question_field", question_field, "The field with the question");
+  fields.add("answer_field", answer_field,
+             "The field with the answer; of a choice: its number, letter or text");
+  fields.add("choices_field", choices_field, "The field with the choices");
+  fields
+      .add("rows", rows,
+           "How documents become rows: one stream cut up, a padded row each, or packed side by side")
+      .choices({"stream", "pad", "pack"});
+  fields.add("seq_len", seq_len, "Tokens in a row").range(2, 1 << 20);
+  fields.add(
+      "loss_after", loss_after,
+      "Learn only what follows the first occurrence of this text in a document, the end token included");
+  fields
+      .add("num_workers", num_workers,
+           "Threads that prepare batches; 0 prepares them when they are asked for")
+      .range(0, 256);
+  fields.add("prefetch_factor", prefetch_factor, "Batches that each of those threads may be ahead")
+      .range(1, 1024);
+  fields.add("pin_memory", pin_memory,
+             "Keep batches in pinned memory where the device has it, for faster copies");
+  fields.add("tokenizer_threads", tokenizer_threads, "Threads that tokenize; 0 uses all cores").range(0, 256);
+  fields.add("tokenizer_batch_size", tokenizer_batch_size, "Documents that a tokenizer thread takes at once")
+      .range(1, 1 << 20);
+  fields.add("on_bad_record", on_bad_record, "Skip records that cannot be used, or fail at the first one")
+      .choices({"skip", "fail"});
+  fields.add("max_record_bytes", max_record_bytes, "Longest record that is read whole")
+      .range(16, static_cast<double>(int64_t{1} << 40));
+}
+
+}  // namespace tightloop

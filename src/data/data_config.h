@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/config.h"
+
+namespace tightloop {
+
+/// The section `data`: what is read, how it becomes rows, and who does the work.
+struct DataConfig {
+  std::string source = "text";
+  std::vector<std::string> train, val, train_target, val_target;
+  double holdout = 0.05;
+  std::vector<std::string> mixture;
+  std::string cache;
+  std::string documents = "blank_line";
+  std::string separator = "<|endoftext|>";
+  std::string format = "auto";
+  std::string text_field = "text", messages_field, question_field = "question", answer_field = "answer";
+  std::string choices_field = "choices", source_field = "source", target_field = "target";
+  std::string rows = "stream";
+  int64_t seq_len = 256;
+  int64_t batch_tokens = 4096;
+  int64_t bucket = 8;
+  std::string loss_after;
+  int64_t num_workers = 2;
+  int64_t prefetch_factor = 2;
+  bool pin_memory = true;
+  int64_t tokenizer_threads = 0;
+  int64_t tokenizer_batch_size = 128;
+  std::string on_bad_record = "skip";
+  int64_t max_record_bytes = int64_t{64} << 20;
+
+  void describe(Fields& fields);
+};
+
+}  // namespace tightloop

@@ -1,0 +1,125 @@
+#include "data/dataset.h"
+
+#include <fmt/format.h>
+
+#include <tuple>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/hash.h"
+#include "data/mixed_documents.h"
+#include "data/mixture.h"
+#include "data/prepare.h"
+#include "data/shards.h"
+#include "data/source.h"
+#include "data/tokenize.h"
+
+namespace tightloop {
+
+namespace {
+
+void read_all(const SourceOptions& options, bool val_records, BadRecords& bad, TokenStore& train,
+              TokenStore& val) {
+  const double val_share = val_records ? 1 : has_val_records(options.data) ? 0 : options.data.holdout;
+  SplitSink sink(train, val, val_share, 0);
+  const TokenizeOptions tokenizing{static_cast<int>(options.data.tokenizer_threads),
+                                   options.data.tokenizer_batch_size};
+  tokenize(*open_records(options, val_records), *make_renderer(options), tokenizing, bad,
+           [&](const Record& record, const Rendered& rendered) {
+             sink.add(record, rendered);
+             return true;
+           });
+  sink.finish();
+}
+
+// A folder stands for the shards of one part in it.
+std::vector<fs::path> shard_paths(const std::vector<std::string>& patterns, const std::string& part) {
+  std::vector<std::string> expanded;
+  for (const std::string& pattern : patterns) {
+    const std::string inside = (fs::path(pattern) / (part + "-*.shard")).string();
+    expanded.push_back(fs::is_directory(pattern) ? inside : pattern);
+  }
+  return expand_all(expanded);
+}
+
+using Parts = std::pair<std::shared_ptr<const Documents>, std::shared_ptr<const Documents>>;  // train, val
+
+Parts open_shards(const DataConfig& config, const Tokenizer& tokenizer) {
+  std::vector<fs::path> val;
+  if (!config.val.empty()) {
+    val = shard_paths(config.val, "val");
+  } else {
+    // What `prepare` held out lies beside what it did not.
+    for (const std::string& folder : config.train)
+      if (fs::is_directory(folder) && fs::exists(fs::path(folder) / "val-00000.shard"))
+        for (const fs::path& path : shard_paths({folder}, "val")) val.push_back(path);
+  }
+  return {std::make_shared<ShardSet>(shard_paths(config.train, "train"), tokenizer.fingerprint()),
+          std::make_shared<ShardSet>(val, tokenizer.fingerprint())};
+}
+
+Parts load_source(const SourceOptions& options, BadRecords& bad) {
+  const DataConfig& config = options.data;
+  const bool generated = config.source == "tasks" || config.source == "spelling";
+  if (!generated && config.train.empty()) throw usage_error("data.train names no file to learn from.");
+  Parts parts;
+  if (config.source == "shards") {
+    parts = open_shards(config, options.tokenizer);
+  } else if (!config.cache.empty()) {
+    const fs::path folder = fs::path(config.cache) / hex64(prepare_key(options));
+    bad.merge(prepare(options, {folder, 100'000'000, {}}).bad);
+    DataConfig prepared = config;
+    prepared.train = {folder.string()};
+    prepared.val.clear();
+    parts = open_shards(prepared, options.tokenizer);
+  } else {
+    auto train = std::make_shared<TokenStore>(vocab_size_of(options));
+    auto val = std::make_shared<TokenStore>(vocab_size_of(options));
+    read_all(options, false, bad, *train, *val);
+    if (has_val_records(config)) read_all(options, true, bad, *train, *val);
+    parts = {train, val};
+  }
+  if (parts.first->size() == 0) {
+    throw data_error(
+        "there is no document to learn from in '{}'{}.{}", fmt::join(config.train, "', '"),
+        parts.second->size() > 0 ? ": all were held out; see data.documents and data.holdout" : "",
+        bad.total() > 0 ? " " + bad.report() : "");
+  }
+  return parts;
+}
+
+}  // namespace
+
+Dataset load_dataset(const DataConfig& config, const TasksConfig& tasks, const Tokenizer& tokenizer,
+                     const ChatConfig& chat, const Tokenizer* target_tokenizer) {
+  Dataset dataset{{}, {}, {}, BadRecords(config.on_bad_record == "fail")};
+  if (config.mixture.empty()) {
+    std::tie(dataset.train, dataset.val) =
+        load_source({config, tasks, chat, tokenizer, target_tokenizer}, dataset.bad);
+    dataset.sources = {config.source};
+    return dataset;
+  }
+  const std::vector<MixtureEntry> entries = parse_mixture(config);
+  const uint64_t unit = entries[0].data.source == "pairs" ? 2 : 1;
+  std::vector<MixedDocuments::Source> train, val;
+  std::vector<uint64_t> sizes;
+  std::vector<double> weights;
+  for (const MixtureEntry& entry : entries) {
+    const Parts parts = load_source({entry.data, tasks, chat, tokenizer, target_tokenizer}, dataset.bad);
+    train.push_back({parts.first, entry.epochs, static_cast<uint64_t>(entry.cap)});
+    val.push_back({parts.second, 1, 0});
+    const uint64_t size = parts.first->size() / unit;
+    sizes.push_back(entry.cap > 0 ? std::min<uint64_t>(entry.cap, size) : size);
+    weights.push_back(entry.weight);
+    dataset.sources.push_back(entry.name);
+  }
+  if (weights[0] > 0) {
+    const std::vector<double> epochs = epochs_by_weight(sizes, weights);
+    for (size_t i = 0; i < train.size(); ++i) train[i].epochs = epochs[i];
+  }
+  dataset.train = std::make_shared<MixedDocuments>(train, unit);
+  dataset.val = std::make_shared<MixedDocuments>(val, unit);
+  return dataset;
+}
+
+}  // namespace tightloop

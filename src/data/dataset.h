@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/bad_records.h"
+#include "data/chat.h"
+#include "data/data_config.h"
+#include "data/documents.h"
+#include "data/tasks.h"
+#include "tokenizer/tokenizer.h"
+
+namespace tightloop {
+
+/// What a configuration's `data` section names, tokenized: a part to learn from and a part to evaluate on,
+/// which share no document.
+struct Dataset {
+  std::shared_ptr<const Documents> train, val;  // val may be empty
+  std::vector<std::string> sources;             // names of the numbers in Batch::sources
+  BadRecords bad;                               // what was skipped; bad.report() is for the log
+};
+
+/// Of pairs, documents 2i and 2i + 1 are a sentence and its translation (see data/pairs.h).
+///
+/// Reads and tokenizes all of it, on data.tokenizer_threads threads. A data error names a file that cannot be
+/// read.
+Dataset load_dataset(const DataConfig& config, const TasksConfig& tasks, const Tokenizer& tokenizer,
+                     const ChatConfig& chat = {}, const Tokenizer* target_tokenizer = nullptr);
+
+}  // namespace tightloop

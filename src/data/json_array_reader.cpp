@@ -1,0 +1,131 @@
+#include "data/json_array_reader.h"
+
+#include "core/error.h"
+
+namespace tightloop {
+
+namespace {
+constexpr size_t kChunk = 1 << 16;
+constexpr std::string_view kBlank = " \t\r\n";
+}  // namespace
+
+std::string first_characters(const fs::path& path) {
+  const auto stream = open_stream(path);
+  std::string chunk(4096, '\0'), found;
+  size_t got = 0;
+  try {
+    got = stream->read(chunk.data(), chunk.size());
+  } catch (const Error&) {  // whoever reads the file will tell
+  }
+  std::string_view text = std::string_view(chunk).substr(0, got);
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  for (const char c : text)
+    if (kBlank.find(c) == kBlank.npos && found.size() < 2) found += c;
+  return found;
+}
+
+JsonArrayRecords::JsonArrayRecords(std::vector<fs::path> paths, uint64_t max_bytes)
+    : paths_(std::move(paths)), max_bytes_(max_bytes) {
+  for (const fs::path& path : paths_) names_.push_back(path.string());
+}
+
+bool JsonArrayRecords::open_next() {
+  if (file_ == paths_.size()) return false;
+  stream_ = open_stream(paths_[file_++]);
+  chunk_.clear();
+  element_.clear();
+  at_ = byte_ = 0;
+  line_ = 1;
+  depth_ = 0;
+  in_string_ = escaped_ = too_long_ = false;
+  return true;
+}
+
+// Hands out what was gathered (or, with `bad`, a word about why it cannot be).
+void JsonArrayRecords::take(RecordBatch& batch, BadKind bad, std::string_view bytes) {
+  Record record;
+  record.file = static_cast<uint32_t>(file_ - 1);
+  record.line = first_line_;
+  record.byte = first_byte_;
+  record.bad = too_long_ ? BadKind::kTooLong : bad;
+  record.bytes = too_long_ ? "longer than data.max_record_bytes" : bytes;
+  const bool blank = bytes.find_first_not_of(kBlank) == bytes.npos;
+  if (!blank || record.bad != BadKind::kNone) batch.add(record);
+  element_.clear();
+  too_long_ = false;
+}
+
+void JsonArrayRecords::scan(RecordBatch& batch) {
+  const size_t before = batch.size();
+  while (at_ < chunk_.size() && batch.size() == before) {
+    const char c = chunk_[at_++];
+    ++byte_;
+    line_ += c == '\n';
+    if (depth_ == 0) {  // outside of the list there may be white space and nothing else
+      depth_ = c == '[';
+      continue;
+    }
+    if (depth_ == 1 && !in_string_ && (c == ',' || c == ']')) {
+      depth_ -= c == ']';
+      take(batch, BadKind::kNone, element_);
+      continue;
+    }
+    if (in_string_) {
+      if (escaped_) {
+        escaped_ = false;
+      } else if (c == '\\') {
+        escaped_ = true;
+      } else if (c == '"') {
+        in_string_ = false;
+      }
+    } else if (c == '"') {
+      in_string_ = true;
+    } else if (c == '[' || c == '{') {
+      ++depth_;
+    } else if ((c == ']' || c == '}') && depth_ > 1) {
+      --depth_;
+    }
+    if (element_.empty()) {
+      if (kBlank.find(c) != kBlank.npos) continue;
+      first_line_ = line_;
+      first_byte_ = byte_ - 1;
+    }
+    if (element_.size() < max_bytes_) {
+      element_ += c;
+    } else {
+      too_long_ = true;
+    }
+  }
+}
+
+bool JsonArrayRecords::read(RecordBatch& batch, size_t records, size_t bytes) {
+  const size_t before = batch.size();
+  while (batch.size() < records && batch.bytes() < bytes) {
+    if (!stream_ && !open_next()) break;
+    if (at_ < chunk_.size()) {
+      scan(batch);
+      continue;
+    }
+    at_ = 0;
+    chunk_.resize(kChunk);
+    std::string failure;
+    try {
+      chunk_.resize(stream_->read(chunk_.data(), kChunk));
+      if (!chunk_.empty()) continue;
+      if (depth_ > 0) failure = "the list does not end";
+    } catch (const Error& error) {
+      failure = error.what();
+      chunk_.clear();
+    }
+    if (!failure.empty()) {
+      if (depth_ == 1 && !in_string_)
+        take(batch, BadKind::kNone, element_);  // whole, though nothing closes the list
+      first_line_ = line_, first_byte_ = byte_;
+      take(batch, BadKind::kBrokenFile, failure);
+    }
+    stream_.reset();
+  }
+  return batch.size() > before;
+}
+
+}  // namespace tightloop

@@ -1,0 +1,314 @@
+#include <simdjson.h>
+
+#include <array>
+
+#include "core/error.h"
+#include "data/json_numbers.h"
+#include "data/render.h"
+
+namespace tightloop {
+
+namespace {
+
+namespace dom = simdjson::dom;
+
+std::string_view text_of(dom::element value, std::string_view field) {
+  std::string_view text;
+  if (value.get(text) != simdjson::SUCCESS) {
+    throw BadRecord{BadKind::kWrongType, fmt::format("'{}' is not a string", field)};
+  }
+  return text;
+}
+
+dom::element field_of(dom::object object, std::string_view field) {
+  dom::element value;
+  if (object.at_key(field).get(value) != simdjson::SUCCESS) {
+    throw BadRecord{BadKind::kMissingField, fmt::format("no field '{}'", field)};
+  }
+  return value;
+}
+
+bool has(dom::object object, std::string_view field) {
+  return object.at_key(field).error() == simdjson::SUCCESS;
+}
+
+dom::array list_of(dom::element value, std::string_view field) {
+  dom::array list;
+  if (value.get(list) != simdjson::SUCCESS) {
+    throw BadRecord{BadKind::kWrongType, fmt::format("{} is not a list", field)};
+  }
+  return list;
+}
+
+// Memory that a thread needs for one record at a time.
+struct Scratch {
+  dom::parser parser;
+  std::string rewritten, question;
+  std::vector<Message> messages;
+};
+
+dom::element parse(std::string_view bytes, Scratch& scratch) {
+  dom::element root;
+  auto error = scratch.parser.parse(bytes.data(), bytes.size(), false).get(root);
+  if (error == simdjson::NUMBER_ERROR && without_large_numbers(bytes, scratch.rewritten)) {
+    error = scratch.parser.parse(scratch.rewritten).get(root);
+  }
+  if (error != simdjson::SUCCESS && !simdjson::validate_utf8(bytes.data(), bytes.size())) {
+    throw BadRecord{BadKind::kInvalidUtf8, "not UTF-8"};
+  }
+  if (error == simdjson::EMPTY) throw BadRecord{BadKind::kEmpty, "nothing in it"};
+  if (error == simdjson::MEMALLOC)
+    throw device_error("out of memory for a record of {} bytes.", bytes.size());
+  if (error != simdjson::SUCCESS) throw BadRecord{BadKind::kMalformedJson, simdjson::error_message(error)};
+  return root;
+}
+
+Role role_of(std::string_view name) {
+  static constexpr std::array<std::pair<std::string_view, Role>, 11> kRoles{{{"system", Role::kSystem},
+                                                                             {"developer", Role::kSystem},
+                                                                             {"user", Role::kUser},
+                                                                             {"human", Role::kUser},
+                                                                             {"prompter", Role::kUser},
+                                                                             {"assistant", Role::kAssistant},
+                                                                             {"gpt", Role::kAssistant},
+                                                                             {"model", Role::kAssistant},
+                                                                             {"tool", Role::kTool},
+                                                                             {"function", Role::kTool},
+                                                                             {"observation", Role::kTool}}};
+  for (const auto& [spelling, role] : kRoles)
+    if (spelling == name) return role;
+  throw BadRecord{BadKind::kUnknownRole, fmt::format("unknown role '{}'", name.substr(0, 40))};
+}
+
+void add_parts(Role role, dom::array parts, std::vector<Message>& messages) {
+  const size_t first = messages.size();
+  for (const dom::element part : parts) {
+    dom::object object;
+    if (part.get(object) != simdjson::SUCCESS) {
+      throw BadRecord{BadKind::kWrongType, "a part of a message is not an object"};
+    }
+    Message message{role, text_of(field_of(object, "text"), "text")};
+    const std::string_view type = has(object, "type") ? text_of(field_of(object, "type"), "type") : "text";
+    if (type == "python") message.part = Message::Part::kCode;
+    if (type == "python_output") message.part = Message::Part::kOutput;
+    if (type != "python" && type != "python_output" && type != "text") {
+      throw BadRecord{BadKind::kWrongType,
+                      fmt::format("a part of the type '{}' is not text", type.substr(0, 40))};
+    }
+    message.opens = messages.size() == first;
+    message.closes = false;
+    messages.push_back(message);
+  }
+  if (messages.size() == first) throw BadRecord{BadKind::kEmpty, "a message without parts"};
+  messages.back().closes = true;
+}
+
+void read_messages(dom::element value, std::vector<Message>& messages) {
+  dom::array turns;
+  if (value.get(turns) != simdjson::SUCCESS)
+    throw BadRecord{BadKind::kWrongType, "the conversation is not a list"};
+  bool assistant = false;
+  for (const dom::element turn : turns) {
+    dom::object object;
+    if (turn.get(object) != simdjson::SUCCESS)
+      throw BadRecord{BadKind::kWrongType, "a message is not an object"};
+    const bool from = !has(object, "role") && has(object, "from");
+    const Role role = role_of(text_of(field_of(object, from ? "from" : "role"), from ? "from" : "role"));
+    const std::string_view key = !has(object, "content") && has(object, "value") ? "value" : "content";
+    const dom::element content = field_of(object, key);
+    if (content.is_array()) {
+      add_parts(role, content.get_array().value_unsafe(), messages);
+    } else {
+      messages.push_back({role, text_of(content, key)});
+    }
+    assistant |= role == Role::kAssistant;
+  }
+  if (messages.empty()) throw BadRecord{BadKind::kEmpty, "the conversation has no turn"};
+  if (!assistant) throw BadRecord{BadKind::kNoAssistant, "no turn of the assistant to learn from"};
+}
+
+// GSM8K writes calculations as <<48/2=24>>: the part before the last = is code that the assistant runs, the
+// part behind it is what comes back.
+void split_calculations(std::vector<Message>& messages) {
+  const std::string_view answer = messages.back().text;
+  messages.pop_back();
+  const size_t first = messages.size();
+  const auto add = [&](std::string_view text, Message::Part part) {
+    if (!text.empty()) messages.push_back({Role::kAssistant, text, part, messages.size() == first, false});
+  };
+  size_t at = 0;
+  for (;;) {
+    const size_t open = answer.find("<<", at), close = open == answer.npos ? open : answer.find(">>", open);
+    if (close == answer.npos) break;
+    const std::string_view inside = answer.substr(open + 2, close - open - 2);
+    const size_t equals = inside.rfind('=');
+    add(answer.substr(at, open - at), Message::Part::kText);
+    add(inside.substr(0, equals), Message::Part::kCode);
+    if (equals != inside.npos) add(inside.substr(equals + 1), Message::Part::kOutput);
+    at = close + 2;
+  }
+  add(answer.substr(at), Message::Part::kText);
+  if (messages.size() == first) throw BadRecord{BadKind::kEmpty, "the answer is empty"};
+  messages.back().closes = true;
+}
+
+class JsonRenderer : public Renderer {
+ public:
+  JsonRenderer(const DataConfig& config, const Tokenizer& tokenizer, std::shared_ptr<const ChatTemplate> chat)
+      : config_(config), tokenizer_(tokenizer), chat_(std::move(chat)) {}
+
+ protected:
+  void make(const Record& record, Rendered& out) const override {
+    static thread_local Scratch scratch;
+    const dom::element root = parse(record.bytes, scratch);
+    dom::object object;
+    if (root.get(object) != simdjson::SUCCESS)
+      throw BadRecord{BadKind::kWrongType, "the record is not an object"};
+    const std::string format = config_.format == "auto" ? guess(object) : config_.format;
+    if (format == "text") {
+      return render_text(text_of(field_of(object, config_.text_field), config_.text_field),
+                         config_.loss_after, tokenizer_, out);
+    }
+    scratch.messages.clear();
+    if (format == "chat") {
+      read_messages(field_of(object, messages_field(object)), scratch.messages);
+    } else if (format == "question") {
+      read_question(object, scratch);
+    } else if (format == "gsm8k") {
+      read_question(object, scratch);
+      split_calculations(scratch.messages);
+    } else {
+      read_choice(object, scratch);
+    }
+    if (!chat_)
+      throw usage_error("these records are conversations: the tokenizer needs a chat template (chat.form).");
+    chat_->render(scratch.messages, out.ids, out.mask);
+  }
+
+ private:
+  std::string messages_field(dom::object object) const {
+    if (!config_.messages_field.empty()) return config_.messages_field;
+    return !has(object, "messages") && has(object, "conversations") ? "conversations" : "messages";
+  }
+
+  std::string guess(dom::object object) const {
+    if (has(object, messages_field(object))) return "chat";
+    if (has(object, config_.choices_field)) return "choice";
+    if (has(object, config_.question_field) && has(object, config_.answer_field)) return "question";
+    return "text";
+  }
+
+  void read_question(dom::object object, Scratch& scratch) const {
+    const std::string_view question =
+        text_of(field_of(object, config_.question_field), config_.question_field);
+    const std::string_view answer = text_of(field_of(object, config_.answer_field), config_.answer_field);
+    if (question.empty() || answer.empty())
+      throw BadRecord{BadKind::kEmpty, "the question or the answer is empty"};
+    scratch.messages.push_back({Role::kUser, question});
+    scratch.messages.push_back({Role::kAssistant, answer});
+  }
+
+  // The question with lettered choices; the answer is the letter alone.
+  void read_choice(dom::object object, Scratch& scratch) const {
+    static constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    scratch.question = "Multiple Choice question: ";
+    scratch.question += text_of(field_of(object, config_.question_field), config_.question_field);
+    scratch.question += '\n';
+    const dom::element value = field_of(object, config_.choices_field);
+    dom::object columns;  // {"text": [...], "label": [...]}, as ARC has it
+    const bool labelled = value.get(columns) == simdjson::SUCCESS;
+    const dom::array texts = list_of(labelled ? field_of(columns, "text") : value, config_.choices_field);
+    if (texts.size() > kLetters.size()) throw BadRecord{BadKind::kWrongType, "more than 26 choices"};
+    const dom::element answer = field_of(object, config_.answer_field);
+    size_t right = kLetters.size(), i = 0;
+    for (const dom::element choice : texts) {
+      const std::string_view text = text_of(choice, config_.choices_field);
+      scratch.question += fmt::format("- {}={}\n", text, kLetters[i]);
+      if (is_answer(answer, i, text, kLetters[i])) right = std::min(right, i);
+      ++i;
+    }
+    if (labelled && has(columns, "label")) {
+      i = 0;
+      for (const dom::element label : list_of(field_of(columns, "label"), "label")) {
+        std::string_view name, wanted;
+        if (label.get(name) == simdjson::SUCCESS && answer.get(wanted) == simdjson::SUCCESS && name == wanted)
+          right = i;
+        ++i;
+      }
+    }
+    if (right >= texts.size()) throw BadRecord{BadKind::kWrongType, "the answer is none of the choices"};
+    scratch.question += "\nRespond only with the letter of the correct answer.";
+    scratch.messages.push_back({Role::kUser, scratch.question});
+    scratch.messages.push_back({Role::kAssistant, kLetters.substr(right, 1)});
+  }
+
+  // A number counts from 0; text is the letter, or the choice itself.
+  static bool is_answer(dom::element answer, size_t i, std::string_view text, char letter) {
+    uint64_t number = 0;
+    if (answer.get(number) == simdjson::SUCCESS) return number == i;
+    std::string_view name;
+    if (answer.get(name) != simdjson::SUCCESS)
+      throw BadRecord{BadKind::kWrongType, "the answer is neither number nor text"};
+    return name == std::string_view(&letter, 1) || name == text;
+  }
+
+  DataConfig config_;
+  const Tokenizer& tokenizer_;
+  std::shared_ptr<const ChatTemplate> chat_;
+};
+
+class PairRenderer : public Renderer {
+ public:
+  PairRenderer(const DataConfig& config, const Tokenizer& source, const Tokenizer& target, bool json)
+      : config_(config), source_(source), target_(target), json_(json) {}
+
+ protected:
+  void make(const Record& record, Rendered& out) const override {
+    static thread_local Scratch scratch;
+    std::string_view first = record.bytes, second = record.second;
+    if (json_) {
+      const dom::element root = parse(record.bytes, scratch);
+      if (root.is_object()) {
+        const dom::object object = root.get_object().value_unsafe();
+        first = text_of(field_of(object, config_.source_field), config_.source_field);
+        second = text_of(field_of(object, config_.target_field), config_.target_field);
+      } else {
+        const dom::array pair = list_of(root, "a pair");
+        if (pair.size() < 2) throw BadRecord{BadKind::kUnpaired, "the list has fewer than two sentences"};
+        first = text_of(pair.at(0).value_unsafe(), "the first of a pair");
+        second = text_of(pair.at(1).value_unsafe(), "the second of a pair");
+      }
+    }
+    encode(first, source_, out.ids);
+    encode(second, target_, out.second);
+  }
+
+ private:
+  static void encode(std::string_view text, const Tokenizer& tokenizer, std::vector<int32_t>& ids) {
+    if (text.find_first_not_of(" \t\r\n") == text.npos) throw BadRecord{BadKind::kEmpty, "one side is empty"};
+    if (!simdjson::validate_utf8(text.data(), text.size()))
+      throw BadRecord{BadKind::kInvalidUtf8, "not UTF-8 text"};
+    const int32_t end = tokenizer.end_of_text();
+    ids.push_back(tokenizer.token_id("<s>").value_or(end));
+    tokenizer.encode(text, ids, SpecialText::kText);
+    ids.push_back(tokenizer.token_id("</s>").value_or(end));
+  }
+
+  DataConfig config_;
+  const Tokenizer &source_, &target_;
+  bool json_;
+};
+
+}  // namespace
+
+std::unique_ptr<Renderer> make_pair_renderer(const DataConfig& config, const Tokenizer& source,
+                                             const Tokenizer& target, bool json) {
+  return std::make_unique<PairRenderer>(config, source, target, json);
+}
+
+std::unique_ptr<Renderer> make_json_renderer(const DataConfig& config, const Tokenizer& tokenizer,
+                                             std::shared_ptr<const ChatTemplate> chat) {
+  return std::make_unique<JsonRenderer>(config, tokenizer, std::move(chat));
+}
+
+}  // namespace tightloop

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "data/byte_stream.h"
+#include "data/record.h"
+
+namespace tightloop {
+
+/// The lines of one file. Lines end at \n alone; a \r before it and a byte order mark at the start are
+/// dropped.
+class LineReader {
+ public:
+  enum class Status { kLine, kTooLong, kBroken, kEnd };
+
+  LineReader(const fs::path& path, uint64_t max_bytes);
+
+  /// kLine: `line()` is the next one, without its end. kTooLong: it had more than max_bytes and was passed
+  /// over, never held in memory whole. kBroken: the file cannot be read on; `line()` says why, and kEnd
+  /// follows.
+  Status next();
+  std::string_view line() const { return line_; }
+  uint64_t number() const { return number_; }  // from 1
+  uint64_t byte() const { return byte_; }      // where the line starts
+
+ private:
+  bool fill();
+
+  std::unique_ptr<ByteStream> stream_;
+  const uint64_t max_bytes_;
+  std::string buffer_;
+  size_t used_ = 0;
+  std::string_view line_;
+  std::string failure_;
+  uint64_t number_ = 0, byte_ = 0, next_byte_ = 0;
+  bool at_end_ = false;
+};
+
+/// Records that are lines of files, such as JSONL. Empty lines are no records.
+class LineRecords : public RecordReader {
+ public:
+  LineRecords(std::vector<fs::path> paths, uint64_t max_bytes);
+  bool read(RecordBatch& batch, size_t records, size_t bytes) override;
+  const std::vector<std::string>& files() const override { return names_; }
+
+ protected:
+  /// What becomes of a line that is good so far.
+  virtual void split(Record&) const {}
+
+ private:
+  std::vector<fs::path> paths_;
+  std::vector<std::string> names_;
+  uint64_t max_bytes_;
+  size_t file_ = 0;
+  std::unique_ptr<LineReader> lines_;
+};
+
+}  // namespace tightloop

@@ -1,0 +1,61 @@
+#include "data/mixture.h"
+
+#include <algorithm>
+
+#include "core/config.h"
+#include "core/error.h"
+
+namespace tightloop {
+
+namespace {
+
+MixtureEntry parse_entry(const DataConfig& around, const std::string& text, size_t number) {
+  MixtureEntry entry;
+  entry.data = around;
+  entry.data.mixture.clear();
+  entry.name = fmt::format("source{}", number);
+  Fields fields;
+  entry.data.describe(fields);
+  fields.add("name", entry.name, "What metrics call it");
+  fields.add("weight", entry.weight, "Its share of the documents, next to the weights of the others")
+      .range(0, 1e9);
+  fields.add("epochs", entry.epochs, "How often it comes in one pass").range(0, 1e6);
+  fields.add("cap", entry.cap, "The most documents to use of it").range(0, 1e15);
+  const std::string where = fmt::format("data.mixture, entry {}", number);
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string item = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (item.empty()) continue;
+    const size_t equals = item.find('=');
+    if (equals == std::string::npos) throw usage_error("{}: '{}' is not of the form key=value.", where, item);
+    const std::string key = item.substr(0, equals);
+    auto& all = fields.all();
+    const auto field = std::ranges::find_if(all, [&](const Field& f) { return f.name() == key; });
+    if (field == all.end()) {
+      std::vector<std::string> names;
+      for (const Field& f : all) names.push_back(f.name());
+      const auto guess = nearest(key, names);
+      throw usage_error("{}: unknown key '{}'.{}", where, key,
+                        guess ? fmt::format(" Did you mean '{}'?", *guess) : "");
+    }
+    field->set(item.substr(equals + 1), where);
+  }
+  return entry;
+}
+
+}  // namespace
+
+std::vector<MixtureEntry> parse_mixture(const DataConfig& config) {
+  std::vector<MixtureEntry> entries;
+  for (const std::string& text : config.mixture)
+    entries.push_back(parse_entry(config, text, entries.size() + 1));
+  const auto weighted =
+      std::ranges::count_if(entries, [](const MixtureEntry& entry) { return entry.weight > 0; });
+  if (weighted != 0 && weighted != static_cast<int64_t>(entries.size())) {
+    throw usage_error("data.mixture: give a weight to every entry, or to none.");
+  }
+  return entries;
+}
+
+}  // namespace tightloop

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "data/data_config.h"
+
+namespace tightloop {
+
+/// One line of data.mixture: `name=gsm8k source=jsonl train=a.jsonl weight=2`. Settings of the section `data`
+/// that it does not name are those of the configuration around it.
+struct MixtureEntry {
+  DataConfig data;
+  std::string name;
+  double weight = 0;  // 0: by epochs
+  double epochs = 1;
+  int64_t cap = 0;
+};
+
+/// A usage error names an entry that cannot be understood. Weights must be given for all entries or for none.
+std::vector<MixtureEntry> parse_mixture(const DataConfig& config);
+
+}  // namespace tightloop

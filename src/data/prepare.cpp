@@ -1,0 +1,182 @@
+#include "data/prepare.h"
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/hash.h"
+#include "data/shard_writer.h"
+#include "data/tokenize.h"
+
+namespace tightloop {
+
+namespace {
+
+using nlohmann::json;
+
+struct State {
+  std::string key;
+  uint64_t stage = 0;    // 0: files to learn from, 1: files to evaluate on, 2: done
+  uint64_t records = 0;  // of this stage that are in finished shards
+  PrepareProgress totals;
+};
+
+json to_json(const State& state) {
+  const PrepareProgress& t = state.totals;
+  return {{"key", state.key},
+          {"stage", state.stage},
+          {"records", state.records},
+          {"all_records", t.records},
+          {"shards", t.shards},
+          {"train_documents", t.train_documents},
+          {"train_tokens", t.train_tokens},
+          {"val_documents", t.val_documents},
+          {"val_tokens", t.val_tokens}};
+}
+
+State read_state(const fs::path& path) {
+  try {
+    const json j = json::parse(read_file(path));
+    State state{j.at("key"), j.at("stage"), j.at("records"), {}};
+    state.totals = {j.at("all_records"),   j.at("train_documents"), j.at("train_tokens"),
+                    j.at("val_documents"), j.at("val_tokens"),      j.at("shards")};
+    return state;
+  } catch (const json::exception& error) {
+    throw data_error("'{}' is damaged: {}. Remove the folder to prepare it anew.", path.string(),
+                     error.what());
+  }
+}
+
+// A pair of shards, one of each part, that are finished together.
+class Shards {
+ public:
+  Shards(const PrepareOptions& options, const Tokenizer& tokenizer, int64_t vocab_size)
+      : options_(options), tokenizer_(tokenizer), vocab_size_(vocab_size) {}
+
+  void open(uint64_t number) {
+    const auto name = [&](const char* part) {
+      return options_.folder / fmt::format("{}-{:05}.shard", part, number);
+    };
+    train_ = std::make_unique<ShardWriter>(name("train"), vocab_size_, tokenizer_.fingerprint());
+    val_ = std::make_unique<ShardWriter>(name("val"), vocab_size_, tokenizer_.fingerprint());
+  }
+  bool full() const { return train_->tokens() + val_->tokens() >= options_.shard_tokens; }
+  bool empty() const { return train_->documents() + val_->documents() == 0; }
+  void finish(PrepareProgress& totals) {
+    train_->finish();
+    val_->finish();
+    add_to(totals);
+    ++totals.shards;
+  }
+  void add_to(PrepareProgress& totals) const {
+    totals.train_documents += train_->documents();
+    totals.train_tokens += train_->tokens();
+    totals.val_documents += val_->documents();
+    totals.val_tokens += val_->tokens();
+  }
+  ShardWriter& train() { return *train_; }
+  ShardWriter& val() { return *val_; }
+
+ private:
+  const PrepareOptions& options_;
+  const Tokenizer& tokenizer_;
+  const int64_t vocab_size_;
+  std::unique_ptr<ShardWriter> train_, val_;
+};
+
+}  // namespace
+
+uint64_t prepare_key(const SourceOptions& options) {
+  Config config;
+  DataConfig data = options.data;
+  TasksConfig tasks = options.tasks;
+  ChatConfig chat = options.chat;
+  // How the work is shared out does not change what comes of it.
+  const DataConfig standard;
+  data.num_workers = standard.num_workers, data.prefetch_factor = standard.prefetch_factor;
+  data.pin_memory = standard.pin_memory, data.tokenizer_threads = standard.tokenizer_threads;
+  data.tokenizer_batch_size = standard.tokenizer_batch_size;
+  data.rows = standard.rows, data.seq_len = standard.seq_len, data.cache = standard.cache;
+  config.add_section("data", data, "");
+  config.add_section("tasks", tasks, "");
+  config.add_section("chat", chat, "");
+  std::string all = config.to_yaml() + hex64(options.tokenizer.fingerprint());
+  if (options.target_tokenizer) all += hex64(options.target_tokenizer->fingerprint());
+  if (data.source != "tasks" && data.source != "spelling") {
+    for (const auto& patterns : {data.train, data.val, data.train_target, data.val_target})
+      for (const fs::path& path : expand_all(patterns))
+        all += fmt::format("{} {} {}\n", path.string(), fs::file_size(path),
+                           fs::last_write_time(path).time_since_epoch().count());
+  }
+  return hash64(all);
+}
+
+PrepareReport prepare(const SourceOptions& options, const PrepareOptions& prepare) {
+  if (!options.data.mixture.empty()) {
+    throw usage_error(
+        "a mixture is not prepared as a whole: prepare each source, and mix the shards (source=shards).");
+  }
+  const fs::path state_path = prepare.folder / "prepare.json";
+  fs::create_directories(prepare.folder / "tokenizer");
+  State state;
+  state.key = hex64(prepare_key(options));
+  if (fs::exists(state_path)) {
+    const State found = read_state(state_path);
+    if (found.key != state.key) {
+      throw data_error(
+          "'{}' holds shards of other files, settings or another tokenizer. Choose another folder, or remove "
+          "it.",
+          prepare.folder.string());
+    }
+    state = found;
+  } else {
+    options.tokenizer.save(prepare.folder / "tokenizer");
+  }
+  PrepareReport report{state.totals, BadRecords(options.data.on_bad_record == "fail"), state.stage == 2};
+  if (report.finished) return report;
+
+  Shards shards(prepare, options.tokenizer, vocab_size_of(options));
+  shards.open(state.totals.shards);
+  const auto renderer = make_renderer(options);
+  const bool has_val_files = has_val_records(options.data);
+  bool stopped = false;
+  for (; state.stage < 2 && !stopped; ++state.stage, state.records = 0) {
+    if (state.stage == 1 && !has_val_files) continue;
+    const double val_share = state.stage == 1 ? 1 : has_val_files ? 0 : options.data.holdout;
+    auto sink = std::make_unique<SplitSink>(shards.train(), shards.val(), val_share, 0);
+    const auto reader = open_records(options, state.stage == 1);
+    const TokenizeOptions tokenizing{static_cast<int>(options.data.tokenizer_threads),
+                                     options.data.tokenizer_batch_size, state.records};
+    // Bad records count too: what is skipped on resuming is counted in the file, not in what came of it.
+    uint64_t seen = state.records;
+    const uint64_t before = state.totals.records - state.records;
+    tokenize(*reader, *renderer, tokenizing, report.bad, [&](const Record& record, const Rendered& rendered) {
+      sink->add(record, rendered);
+      seen = record.index + 1;
+      if (record.last && shards.full()) {
+        shards.finish(state.totals);
+        state.records = seen;
+        state.totals.records = before + seen;
+        write_file_whole(state_path, to_json(state).dump(2));
+        shards.open(state.totals.shards);
+        sink = std::make_unique<SplitSink>(shards.train(), shards.val(), val_share, 0);
+      }
+      report.totals = state.totals;
+      report.totals.records = before + seen;
+      shards.add_to(report.totals);
+      stopped = prepare.progress && !prepare.progress(report.totals);
+      return !stopped;
+    });
+    if (stopped) break;
+    sink->finish();
+    state.totals.records = before + seen;
+  }
+  if (stopped) return report;
+  if (!shards.empty() || state.totals.shards == 0) shards.finish(state.totals);
+  state.stage = 2;
+  write_file_whole(state_path, to_json(state).dump(2));
+  report.totals = state.totals;
+  report.finished = true;
+  return report;
+}
+
+}  // namespace tightloop

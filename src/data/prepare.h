@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "core/files.h"
+#include "data/bad_records.h"
+#include "data/source.h"
+
+namespace tightloop {
+
+struct PrepareProgress {
+  uint64_t records = 0;  // of the files to learn from, then of those to evaluate on
+  uint64_t train_documents = 0, train_tokens = 0, val_documents = 0, val_tokens = 0;
+  uint64_t shards = 0;  // of each part, finished
+};
+
+struct PrepareOptions {
+  fs::path folder;
+  uint64_t shard_tokens = 100'000'000;
+  /// Called after every round of records; returning false stops (what is not in a finished shard is done
+  /// again).
+  std::function<bool(const PrepareProgress&)> progress;
+};
+
+struct PrepareReport {
+  PrepareProgress totals;
+  BadRecords bad;
+  bool finished = false;
+};
+
+/// Tokenizes all that the configuration names into folder/train-00000.shard, ..., folder/val-00000.shard,
+/// ..., and the tokenizer into folder/tokenizer. Goes on where an earlier call with the same files, settings
+/// and tokenizer stopped, shard by shard; a folder with other contents is refused. The result does not depend
+/// on threads or stops.
+PrepareReport prepare(const SourceOptions& options, const PrepareOptions& prepare);
+
+/// What decides the contents of prepared shards: settings, the files' names, sizes and times, and the
+/// tokenizer.
+uint64_t prepare_key(const SourceOptions& options);
+
+}  // namespace tightloop

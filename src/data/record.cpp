@@ -1,0 +1,36 @@
+#include "data/record.h"
+
+#include <array>
+
+namespace tightloop {
+
+std::string_view bad_kind_name(BadKind kind) {
+  static constexpr std::array<std::string_view, static_cast<size_t>(BadKind::kCount)> kNames{
+      "none",  "malformed_json", "wrong_type",   "missing_field",    "invalid_utf8", "nul_byte",   "too_long",
+      "empty", "no_assistant",   "unknown_role", "nothing_to_learn", "unpaired",     "broken_file"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+Record RecordBatch::operator[](size_t i) const {
+  const Entry& entry = entries_[i];
+  Record record = entry.record;
+  const std::string_view arena = arena_;
+  record.bytes = arena.substr(entry.at, entry.size);
+  record.second = arena.substr(entry.at + entry.size, entry.second_size);
+  return record;
+}
+
+void RecordBatch::clear() {
+  arena_.clear();
+  entries_.clear();
+}
+
+void RecordBatch::add(const Record& record) {
+  entries_.push_back({arena_.size(), record.bytes.size(), record.second.size(), record});
+  arena_.append(record.bytes);
+  arena_.append(record.second);
+  // What follows the last record must be readable too; the next one overwrites nothing of it that counts.
+  if (arena_.capacity() < arena_.size() + kRecordPadding) arena_.reserve(2 * arena_.size() + kRecordPadding);
+}
+
+}  // namespace tightloop

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/chat.h"
+#include "data/data_config.h"
+#include "data/record.h"
+#include "tokenizer/tokenizer.h"
+
+namespace tightloop {
+
+/// A record as tokens. Reused from record to record for its memory.
+struct Rendered {
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> mask;    // empty: all is to be learned
+  std::vector<int32_t> second;  // of a pair: the translation
+  BadKind bad = BadKind::kNone;
+  std::string why;
+
+  void clear();
+};
+
+/// Makes tokens of records. Safe to call from many threads at once.
+class Renderer {
+ public:
+  virtual ~Renderer() = default;
+  /// Fills `out`; a record that cannot be used leaves its kind and the reason there.
+  void render(const Record& record, Rendered& out) const;
+
+ protected:
+  /// Throws BadRecord.
+  virtual void make(const Record& record, Rendered& out) const = 0;
+};
+
+/// Thrown inside of renderers, never out of them.
+struct BadRecord {
+  BadKind kind;
+  std::string why;
+};
+
+/// Texts as they are, an end token behind each; with `loss_after`, what follows its first occurrence is
+/// learned.
+std::unique_ptr<Renderer> make_text_renderer(const DataConfig& config, const Tokenizer& tokenizer);
+/// JSON records as data.format says; `chat` may be null when there is no conversation to render.
+std::unique_ptr<Renderer> make_json_renderer(const DataConfig& config, const Tokenizer& tokenizer,
+                                             std::shared_ptr<const ChatTemplate> chat);
+
+/// Pairs: the ids of each side between its tokenizer's <s> and </s> (its end-of-text token where it has
+/// none). `json`: the record is ["source", "target"], or an object with data.source_field and
+/// data.target_field.
+std::unique_ptr<Renderer> make_pair_renderer(const DataConfig& config, const Tokenizer& source,
+                                             const Tokenizer& target, bool json);
+
+/// Appends a text and the end token to `out`, with the mask that `loss_after` asks for. Throws BadRecord when
+/// it is empty or nothing of it would be learned.
+void render_text(std::string_view text, const std::string& loss_after, const Tokenizer& tokenizer,
+                 Rendered& out);
+
+}  // namespace tightloop

@@ -1,0 +1,162 @@
+#include "data/source.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/hash.h"
+#include "data/json_array_reader.h"
+#include "data/line_reader.h"
+#include "data/pair_reader.h"
+#include "data/parquet.h"
+#include "data/spelling.h"
+#include "data/text_reader.h"
+
+namespace tightloop {
+
+namespace {
+
+class QuestionReader : public RecordReader {
+ public:
+  explicit QuestionReader(std::vector<Question> questions) : questions_(std::move(questions)) {}
+  bool read(RecordBatch& batch, size_t records, size_t bytes) override {
+    const size_t before = batch.size();
+    for (; next_ < questions_.size() && batch.size() < records && batch.bytes() < bytes; ++next_) {
+      const std::string line = questions_[next_].line();
+      Record record;
+      record.bytes = line;
+      record.line = next_ + 1;
+      batch.add(record);
+    }
+    return batch.size() > before;
+  }
+  const std::vector<std::string>& files() const override { return names_; }
+
+ private:
+  std::vector<Question> questions_;
+  size_t next_ = 0;
+  std::vector<std::string> names_{"tasks"};
+};
+
+// The columns that the format may ask for.
+std::vector<std::string> columns_of(const DataConfig& config) {
+  if (config.format == "text") return {config.text_field};
+  if (config.format == "question") return {config.question_field, config.answer_field};
+  if (config.format == "choice") return {config.question_field, config.choices_field, config.answer_field};
+  std::vector<std::string> columns{"messages", "conversations"};
+  if (!config.messages_field.empty()) columns = {config.messages_field};
+  if (config.format == "chat") return columns;
+  columns.insert(columns.end(),
+                 {config.text_field, config.question_field, config.choices_field, config.answer_field});
+  return columns;
+}
+
+bool is_json(const std::vector<fs::path>& paths) {
+  if (paths.empty()) return false;
+  const std::string start = first_characters(paths[0]);
+  return start.starts_with('[') || start.starts_with('{');
+}
+
+// `[[` and `[{` open a list of records; `["` is a line with a pair.
+bool is_json_array(const fs::path& path) {
+  const std::string start = first_characters(path);
+  return start.starts_with("[[") || start.starts_with("[{") || start == "[";
+}
+
+}  // namespace
+
+std::vector<fs::path> expand_all(const std::vector<std::string>& patterns) {
+  std::vector<fs::path> paths;
+  for (const std::string& pattern : patterns)
+    for (fs::path& path : expand_glob(pattern)) {
+      if (fs::is_directory(path))
+        throw data_error("'{}' is a folder: name the files in it, as in '{}/*'.", path.string(),
+                         path.string());
+      paths.push_back(std::move(path));
+    }
+  return paths;
+}
+
+std::unique_ptr<RecordReader> make_reader(const DataConfig& config, bool val) {
+  const auto max_bytes = static_cast<uint64_t>(config.max_record_bytes);
+  const std::vector<fs::path> paths = expand_all(val ? config.val : config.train);
+  if (config.source == "text") {
+    return std::make_unique<TextReader>(paths, TextOptions{config.documents, config.separator, max_bytes});
+  }
+  if (config.source == "pairs") {
+    const auto& targets = val ? config.val_target : config.train_target;
+    if (!targets.empty()) return std::make_unique<ParallelRecords>(paths, expand_all(targets), max_bytes);
+    if (!is_json(paths)) return std::make_unique<TsvRecords>(paths, max_bytes);
+  } else if (config.source == "parquet") {
+    return open_parquet(paths, columns_of(config), max_bytes);
+  } else if (config.source != "jsonl") {
+    throw usage_error("data.source: '{}' has no files to read.", config.source);
+  }
+  if (!paths.empty() && is_json_array(paths[0])) return std::make_unique<JsonArrayRecords>(paths, max_bytes);
+  return std::make_unique<LineRecords>(paths, max_bytes);
+}
+
+std::unique_ptr<RecordReader> make_question_reader(std::vector<Question> questions) {
+  return std::make_unique<QuestionReader>(std::move(questions));
+}
+
+std::unique_ptr<RecordReader> open_records(const SourceOptions& options, bool val) {
+  const std::string& source = options.data.source;
+  if (source == "tasks") {
+    return make_question_reader(val ? held_out_questions(options.tasks) : training_questions(options.tasks));
+  }
+  if (source == "spelling") return make_spelling_reader(options.tasks, val);
+  return make_reader(options.data, val);
+}
+
+bool has_val_records(const DataConfig& config) {
+  return config.source == "tasks" || config.source == "spelling" || !config.val.empty();
+}
+
+std::unique_ptr<Renderer> make_renderer(const SourceOptions& options) {
+  const DataConfig& data = options.data;
+  if (data.source == "text" || data.source == "tasks") return make_text_renderer(data, options.tokenizer);
+  if (data.source == "pairs") {
+    const Tokenizer& target = options.target_tokenizer ? *options.target_tokenizer : options.tokenizer;
+    const bool json = data.train_target.empty() && is_json(expand_all(data.train));
+    return make_pair_renderer(data, options.tokenizer, target, json);
+  }
+  // Texts need no template, and the tokenizer may have no tokens for one.
+  std::shared_ptr<const ChatTemplate> chat;
+  if (data.format != "text") {
+    try {
+      chat = std::make_shared<ChatTemplate>(options.chat, options.tokenizer);
+    } catch (const Error&) {
+      if (data.format != "auto") throw;
+    }
+  }
+  return make_json_renderer(data, options.tokenizer, std::move(chat));
+}
+
+bool is_held_out(const Record& first, double val_share) {
+  return static_cast<double>(hash64(first.bytes) >> 11) * 0x1.0p-53 < val_share;
+}
+
+int64_t vocab_size_of(const SourceOptions& options) {
+  const int64_t target = options.target_tokenizer ? options.target_tokenizer->vocab_size() : 0;
+  return std::max<int64_t>(options.tokenizer.vocab_size(), target);
+}
+
+void SplitSink::add(const Record& record, const Rendered& rendered) {
+  if (record.first) finish();
+  if (!open_) open_ = is_held_out(record, val_share_) ? &val_ : &train_;
+  open_->extend(rendered.ids, rendered.mask);
+  if (!rendered.second.empty()) {  // the translation is the next document
+    open_->close(source_);
+    open_->extend(rendered.second, {});
+  }
+  if (!record.last) return;
+  finish();
+}
+
+void SplitSink::finish() {
+  if (open_) open_->close(source_);
+  open_ = nullptr;
+}
+
+}  // namespace tightloop

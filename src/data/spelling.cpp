@@ -1,0 +1,99 @@
+#include "data/spelling.h"
+
+#include <array>
+#include <string>
+
+#include "core/error.h"
+#include "core/hash.h"
+#include "core/random.h"
+#include "data/json_text.h"
+
+namespace tightloop {
+
+namespace {
+
+std::string make_word(Random& random) {
+  static constexpr std::array<const char*, 20> kStarts{"b",  "c",  "d",  "f",  "g",  "h", "l",
+                                                       "m",  "n",  "p",  "r",  "s",  "t", "v",
+                                                       "br", "ch", "st", "tr", "pl", "sh"};
+  static constexpr std::array<const char*, 10> kVowels{"a", "e", "i", "o", "u", "ea", "oo", "ou", "ai", "ee"};
+  static constexpr std::array<const char*, 10> kEnds{"", "", "n", "r", "l", "s", "t", "m", "ck", "rr"};
+  std::string word;
+  for (uint64_t i = 1 + random.below(3); i > 0; --i) {
+    word += kStarts[random.below(kStarts.size())];
+    word += kVowels[random.below(kVowels.size())];
+    word += kEnds[random.below(kEnds.size())];
+  }
+  return word;
+}
+
+struct Talk {
+  std::string question, answer;
+};
+
+Talk spell(Random& random) {
+  const std::string word = make_word(random);
+  std::string letters;
+  for (const char letter : word) letters += letters.empty() ? std::string{letter} : std::string{',', letter};
+  return {"Spell the word: " + word, word + ":" + letters};
+}
+
+Talk count(Random& random) {
+  const std::string word = make_word(random);
+  // Mostly letters that are there, or the answer would nearly always be 0.
+  const char wanted =
+      random.below(5) ? word[random.below(word.size())] : static_cast<char>('a' + random.below(26));
+  std::string steps = fmt::format("The word '{}' letter by letter:\n", word);
+  int found = 0;
+  for (size_t i = 0; i < word.size(); ++i) {
+    found += word[i] == wanted;
+    steps += fmt::format("{}:{}{}\n", i + 1, word[i], word[i] == wanted ? fmt::format(" hit {}", found) : "");
+  }
+  return {fmt::format("How many {} are in the word {}?", wanted, word),
+          fmt::format("{}So the answer is {}.", steps, found)};
+}
+
+class SpellingReader : public RecordReader {
+ public:
+  SpellingReader(const TasksConfig& config, bool held_out)
+      : config_(config), held_out_(held_out), total_(held_out ? config.held_out : config.questions) {
+    if (held_out && config.held_out_share <= 0) total_ = 0;
+  }
+
+  bool read(RecordBatch& batch, size_t records, size_t bytes) override {
+    const size_t before = batch.size();
+    for (; next_ < total_ && batch.size() < records && batch.bytes() < bytes; ++next_) {
+      Random random(config_.seed, held_out_ ? ~static_cast<uint64_t>(next_) : next_);
+      Talk talk;
+      do talk = random.below(2) ? spell(random) : count(random);
+      while ((static_cast<double>(hash64(talk.question) >> 11) * 0x1.0p-53 < config_.held_out_share) !=
+             held_out_);
+      json_ = R"({"messages":[{"role":"user","content":)";
+      append_json_string(talk.question, json_);
+      json_ += R"(},{"role":"assistant","content":)";
+      append_json_string(talk.answer, json_);
+      json_ += "}]}";
+      Record record;
+      record.bytes = json_;
+      record.line = next_ + 1;
+      batch.add(record);
+    }
+    return batch.size() > before;
+  }
+  const std::vector<std::string>& files() const override { return names_; }
+
+ private:
+  TasksConfig config_;
+  bool held_out_;
+  int64_t total_, next_ = 0;
+  std::string json_;
+  std::vector<std::string> names_{"spelling"};
+};
+
+}  // namespace
+
+std::unique_ptr<RecordReader> make_spelling_reader(const TasksConfig& config, bool held_out) {
+  return std::make_unique<SpellingReader>(config, held_out);
+}
+
+}  // namespace tightloop

@@ -1,0 +1,41 @@
+#include "data/training_text.h"
+
+#include "core/error.h"
+#include "data/source.h"
+
+namespace tightloop {
+
+TrainingText::TrainingText(const DataConfig& config, const TasksConfig& tasks)
+    : val_share_(config.val.empty() ? config.holdout : 0) {
+  if (config.source == "tasks") {
+    reader_ = make_question_reader(training_questions(tasks));
+    val_share_ = 0;
+  } else if (config.source == "text") {
+    if (config.train.empty()) throw usage_error("data.train names no file to learn from.");
+    reader_ = make_reader(config, /*val=*/false);
+  } else {
+    throw usage_error(
+        "a tokenizer cannot be trained on data.source '{}'. Train one on text files with 'tightloop "
+        "tokenizer train', "
+        "then name it with --tokenizer.path.",
+        config.source);
+  }
+}
+
+bool TrainingText::next(std::string& text) {
+  for (;;) {
+    if (at_ == batch_.size()) {
+      batch_.clear();
+      at_ = 0;
+      if (!reader_->read(batch_, /*records=*/256, /*bytes=*/1 << 20)) return false;
+    }
+    const Record record = batch_[at_++];
+    if (record.bad != BadKind::kNone) continue;
+    if (record.first) held_out_ = is_held_out(record, val_share_);
+    if (held_out_) continue;
+    text = record.bytes;
+    return true;
+  }
+}
+
+}  // namespace tightloop

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "data/data_config.h"
+#include "data/record.h"
+#include "data/tasks.h"
+
+namespace tightloop {
+
+/// The plain texts of the train part, one after the other: what a tokenizer of one's own is trained on.
+/// Held-out documents are left out.
+class TrainingText {
+ public:
+  /// Sources that are not plain text (JSON, shards) are a usage error that says what to do.
+  TrainingText(const DataConfig& config, const TasksConfig& tasks);
+  /// The next text (a long document comes in pieces), false after the last.
+  bool next(std::string& text);
+
+ private:
+  std::unique_ptr<RecordReader> reader_;
+  double val_share_;
+  RecordBatch batch_;
+  size_t at_ = 0;
+  bool held_out_ = false;  // the document whose pieces are coming
+};
+
+}  // namespace tightloop

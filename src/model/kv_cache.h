@@ -1,0 +1,35 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace tightloop {
+
+/// Keys and values of the tokens seen so far, for every layer, in the compute dtype. Grows by blocks, so that
+/// appending one token copies nothing in most steps.
+class KvCache {
+ public:
+  explicit KvCache(int64_t layers) : layers_(layers) {}
+
+  /// Tokens held before the current forward pass.
+  int64_t length() const { return length_; }
+  /// Appends keys and values (B, H, T, D) of the current pass and gives back all of them, (B, H, length() +
+  /// T, D).
+  std::pair<at::Tensor, at::Tensor> append(int64_t layer, const at::Tensor& keys, const at::Tensor& values);
+  /// Ends a pass over T tokens.
+  void advance(int64_t tokens) { length_ += tokens; }
+  /// Keeps only these rows of the batch, in this order (finished sequences leave, beams are reordered).
+  void select_rows(const at::Tensor& rows);
+
+ private:
+  struct Layer {
+    at::Tensor keys, values;  // (B, H, capacity, D)
+  };
+  std::vector<Layer> layers_;
+  int64_t length_ = 0;
+};
+
+}  // namespace tightloop

@@ -1,0 +1,74 @@
+#include "model/parameters.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <stdexcept>
+
+#include "core/hash.h"
+#include "core/random.h"
+
+namespace tightloop {
+
+namespace {
+
+// Box-Muller over Philox: element i depends on (key, i) alone, so neither threads nor devices change it.
+void fill_normal(float* out, int64_t count, double std, uint64_t key) {
+  at::parallel_for(0, (count + 3) / 4, 1 << 12, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      const auto words = philox(key, block);
+      for (int pair = 0; pair < 2; ++pair) {
+        const double radius = std * std::sqrt(-2 * std::log((words[2 * pair] + 1.0) * 0x1.0p-32));
+        const double angle = 2 * std::numbers::pi * words[2 * pair + 1] * 0x1.0p-32;
+        const int64_t at = block * 4 + pair * 2;
+        if (at < count) out[at] = static_cast<float>(radius * std::cos(angle));
+        if (at + 1 < count) out[at + 1] = static_cast<float>(radius * std::sin(angle));
+      }
+    }
+  });
+}
+
+}  // namespace
+
+at::Tensor Parameters::add(const std::string& name, at::IntArrayRef shape, Init init) {
+  if (find(name)) throw std::logic_error("two parameters are called " + name);
+  auto value = at::empty(shape, at::kFloat);
+  float* data = value.data_ptr<float>();
+  if (init.kind == Init::kNormal) fill_normal(data, value.numel(), init.std, hash64(name, seed_));
+  if (init.kind == Init::kOnes) std::fill_n(data, value.numel(), 1.0f);
+  if (init.kind == Init::kZeros) std::fill_n(data, value.numel(), 0.0f);
+  value.requires_grad_();
+  return all_.emplace_back(Parameter{name, value, shape.size() >= 2}).value;
+}
+
+void Parameters::to(at::Device device, at::ScalarType dtype) {
+  c10::NoGradGuard no_grad;
+  for (auto& parameter : all_) {
+    auto& value = parameter.value;
+    value.set_data(value.detach().to(device, dtype));
+  }
+}
+
+const Parameter* Parameters::find(const std::string& name) const {
+  for (const auto& parameter : all_)
+    if (parameter.name == name) return &parameter;
+  return nullptr;
+}
+
+int64_t Parameters::count() const {
+  int64_t total = 0;
+  for (const auto& parameter : all_) total += parameter.value.numel();
+  return total;
+}
+
+std::vector<at::Tensor> Parameters::values() const {
+  std::vector<at::Tensor> values;
+  for (const auto& parameter : all_) values.push_back(parameter.value);
+  return values;
+}
+
+}  // namespace tightloop

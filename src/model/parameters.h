@@ -1,0 +1,49 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+namespace tightloop {
+
+/// How a parameter starts.
+struct Init {
+  enum Kind { kNormal, kOnes, kZeros } kind = kNormal;
+  double std = 0.02;
+};
+
+struct Parameter {
+  std::string name;
+  at::Tensor value;  // a leaf that requires grad, in the compute dtype
+  bool decay;        // weight decay applies: matrices yes, norms no
+};
+
+/// The named tensors of a model, in the order in which they were added. A model keeps the handles that add()
+/// gives; to() changes what is behind them, so they stay good.
+class Parameters {
+ public:
+  /// `seed` decides all initial values, together with each parameter's name and shape: the same on every
+  /// device.
+  explicit Parameters(uint64_t seed) : seed_(seed) {}
+  Parameters(const Parameters&) = delete;
+  Parameters& operator=(const Parameters&) = delete;
+
+  /// A new fp32 parameter on the CPU. Two-dimensional ones get weight decay.
+  at::Tensor add(const std::string& name, at::IntArrayRef shape, Init init);
+  /// Moves every parameter to a device and compute dtype.
+  void to(at::Device device, at::ScalarType dtype);
+
+  const std::deque<Parameter>& all() const { return all_; }
+  const Parameter* find(const std::string& name) const;
+  int64_t count() const;
+  std::vector<at::Tensor> values() const;
+
+ private:
+  uint64_t seed_;
+  std::deque<Parameter> all_;
+};
+
+}  // namespace tightloop

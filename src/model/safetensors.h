@@ -1,0 +1,30 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tightloop {
+
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+/// Writes tensors (any device, made dense) and text metadata as a .safetensors file, synced to disk.
+/// Gives the checksum of what was written.
+uint64_t write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
+                           const std::map<std::string, std::string>& metadata = {});
+
+/// A .safetensors file, memory-mapped. The tensors share the map, which lives as long as any of them.
+struct Safetensors {
+  std::map<std::string, at::Tensor> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+/// Reads strictly: a header that does not describe exactly the bytes there (truncated, overlaps, holes, wrong
+/// sizes) is a checkpoint error that names the file.
+Safetensors read_safetensors(const std::filesystem::path& path);
+
+}  // namespace tightloop

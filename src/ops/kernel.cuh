@@ -1,0 +1,96 @@
+#pragma once
+
+// What the kernels share: vector loads and stores that convert to and from fp32, sums over a row's threads.
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "ops/launch.h"
+
+namespace tightloop::ops::cuda {
+
+__device__ inline float to_float(float v) { return v; }
+__device__ inline float to_float(__nv_bfloat16 v) { return __bfloat162float(v); }
+__device__ inline float to_float(__half v) { return __half2float(v); }
+
+template <class T>
+__device__ T from_float(float v);
+template <>
+__device__ inline float from_float<float>(float v) {
+  return v;
+}
+template <>
+__device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float v) {
+  return __float2bfloat16_rn(v);
+}
+template <>
+__device__ inline __half from_float<__half>(float v) {
+  return __float2half_rn(v);
+}
+
+/// Elements that move together: one 16-byte access, or several.
+template <class T, int kCount>
+struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Pack {
+  T at[kCount];
+};
+
+template <int kCount, class T>
+__device__ inline void load(const T* from, float (&values)[kCount]) {
+  const auto pack = *reinterpret_cast<const Pack<T, kCount>*>(from);
+#pragma unroll
+  for (int k = 0; k < kCount; ++k) values[k] = to_float(pack.at[k]);
+}
+
+template <int kCount, class T>
+__device__ inline void store(T* to, const float (&values)[kCount]) {
+  Pack<T, kCount> pack;
+#pragma unroll
+  for (int k = 0; k < kCount; ++k) pack.at[k] = from_float<T>(values[k]);
+  *reinterpret_cast<Pack<T, kCount>*>(to) = pack;
+}
+
+/// The sum over the kThreads threads of a row, given to each of them, in a fixed order. kThreads is 32 (a
+/// warp) or the whole block, whose threads must then all call it; `warps` is shared memory for kThreads / 32
+/// floats.
+template <int kThreads>
+__device__ inline float row_sum(float value, float* warps) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xffffffffu, value, distance);
+  if constexpr (kThreads > 32) {
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
+    __syncthreads();
+    value = 0;
+#pragma unroll
+    for (int warp = 0; warp < kThreads / 32; ++warp) value += warps[warp];
+    __syncthreads();  // before the next call writes
+  }
+  return value;
+}
+
+/// Elements of T in 16 bytes.
+template <class T>
+constexpr int kWide = 16 / sizeof(T);
+
+inline bool aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
+
+/// body(T{}) with the C++ type of a dtype.
+template <class Body>
+cudaError_t with_type(Dtype dtype, Body&& body) {
+  switch (dtype) {
+    case Dtype::kFloat32:
+      return body(float{});
+    case Dtype::kBfloat16:
+      return body(__nv_bfloat16{});
+    case Dtype::kFloat16:
+      return body(__half{});
+  }
+  return cudaErrorInvalidValue;
+}
+
+inline int round_up(int64_t value, int multiple) {
+  return static_cast<int>((value + multiple - 1) / multiple * multiple);
+}
+
+}  // namespace tightloop::ops::cuda

@@ -1,0 +1,32 @@
+#pragma once
+
+// What the operators' .cpp files share.
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include "ops/config.h"
+#include "ops/cpu.h"
+
+namespace tightloop::ops {
+
+/// Whether our kernels take this tensor: fp32 and bf16 everywhere, fp16 on CUDA. The plain twins take the
+/// rest.
+inline bool has_kernel(const at::Tensor& x) {
+  if (plain()) return false;
+  return cpu::supports(x.scalar_type()) || (x.is_cuda() && x.scalar_type() == at::kHalf);
+}
+
+/// The operator registered under this name, for calls that skip the search: keep it in a static.
+template <class Signature>
+auto find_operator(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
+}
+
+/// The dtype that plain twins compute in: fp32, or fp64 when the input is.
+inline at::ScalarType compute_dtype(const at::Tensor& x) {
+  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+}  // namespace tightloop::ops

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <utility>
+
+namespace tightloop::ops {
+
+/// cos and sin of position * theta^(-2i/D) for positions [0, length) and i in [0, D/2): two fp32 tensors
+/// (length, D/2) on the CPU, computed in fp64.
+std::pair<at::Tensor, at::Tensor> rope_tables(int64_t length, int64_t head_dim, double theta);
+
+/// Rotates x (B, T, H, D), whose first row stands at position `offset`, by the tables' angles. Halves are
+/// paired as Llama and Hugging Face pair them: element i with element i + D/2. The tables are fp32 (at least
+/// offset + T, D/2) and get no gradient; x may be a strided view (a slice of a fused q/k/v projection); the
+/// result is dense, in x's dtype.
+at::Tensor rope(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, int64_t offset = 0);
+
+/// Queries and keys at once; they may differ in the number of heads.
+inline std::pair<at::Tensor, at::Tensor> rope(const at::Tensor& q, const at::Tensor& k, const at::Tensor& cos,
+                                              const at::Tensor& sin, int64_t offset = 0) {
+  return {rope(q, cos, sin, offset), rope(k, cos, sin, offset)};
+}
+
+/// The same in ordinary ATen.
+at::Tensor rope_plain(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, int64_t offset = 0);
+
+}  // namespace tightloop::ops

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <filesystem>
+
+#include "tokenizer/bpe_model.h"
+
+namespace tightloop {
+
+/// Reads a tokenizer.json of Hugging Face tokenizers: BPE models with ByteLevel or Split pre-tokenizers,
+/// added tokens, NFC or no normalizer. Anything else is a data error that names it. `encode` then gives what
+/// theirs gives with add_special_tokens=False.
+BpeModel read_hf_json(const std::filesystem::path& path);
+/// The same from memory; errors name `source`.
+BpeModel parse_hf_json(const std::string& bytes, const std::string& source);
+
+/// The same file, such that `tokenizers.Tokenizer.from_file` reads it.
+void write_hf_json(const BpeModel& model, const std::filesystem::path& path);
+
+/// The `eos_token` of a tokenizer_config.json, empty where there is none.
+std::string read_config_eos(const std::filesystem::path& path);
+
+/// The whole file; a data error when it is larger than any tokenizer is (1 GiB).
+std::string read_tokenizer_file(const std::filesystem::path& path);
+
+/// Puts a token, as vocab.json and tokenizer.json write it, where its id says. A data error when the id is
+/// taken or too large.
+void set_token(BpeModel& model, std::string_view written, int64_t id, const std::string& source);
+
+}  // namespace tightloop

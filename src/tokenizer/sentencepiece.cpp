@@ -1,0 +1,117 @@
+#include "tokenizer/sentencepiece.h"
+
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
+
+#include <unordered_map>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/hash.h"
+#include "core/threads.h"
+
+namespace tightloop {
+
+namespace {
+
+/// Sentences one after the other, as the trainer asks for them.
+class Sentences : public sentencepiece::SentenceIterator {
+ public:
+  explicit Sentences(const std::function<bool(std::string&)>& next) : next_(next) { Sentences::Next(); }
+  bool done() const override { return done_; }
+  void Next() override { done_ = !next_(sentence_); }
+  const std::string& value() const override { return sentence_; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+ private:
+  const std::function<bool(std::string&)>& next_;
+  std::string sentence_;
+  bool done_ = false;
+};
+
+/// The library's messages begin with a place in its source and a condition in brackets: users need neither.
+std::string reason(const sentencepiece::util::Status& status) {
+  std::string text = status.message();
+  const size_t condition = text.rfind("] ");
+  if (condition != std::string::npos && condition + 2 < text.size()) text.erase(0, condition + 2);
+  while (!text.empty() && text.back() == '.') text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+struct SentencePiece::Processor : sentencepiece::SentencePieceProcessor {};
+
+SentencePiece::SentencePiece(const std::string& bytes, const std::string& source)
+    : processor_(std::make_unique<Processor>()), source_(source) {
+  const auto status = processor_->LoadFromSerializedProto(bytes);
+  if (!status.ok() || bytes.empty())
+    throw data_error("{} is not a SentencePiece model ({}).", source,
+                     bytes.empty() ? "it is empty" : reason(status));
+}
+
+SentencePiece::~SentencePiece() = default;
+
+int32_t SentencePiece::vocab_size() const { return processor_->GetPieceSize(); }
+
+void SentencePiece::encode(std::string_view text, std::vector<int32_t>& ids) const {
+  std::vector<int> some;
+  const auto status = processor_->Encode({text.data(), text.size()}, &some);
+  if (!status.ok()) throw data_error("{} could not encode a text: {}.", source_, reason(status));
+  ids.insert(ids.end(), some.begin(), some.end());
+}
+
+std::string SentencePiece::decode(std::span<const int32_t> ids) const {
+  for (const int32_t id : ids)
+    if (id < 0 || id >= vocab_size())
+      throw data_error("there is no token {} in {} (ids go from 0 to {}).", id, source_, vocab_size() - 1);
+  std::string text;
+  const auto status = processor_->Decode(std::vector<int>(ids.begin(), ids.end()), &text);
+  if (!status.ok()) throw data_error("{} could not decode: {}.", source_, reason(status));
+  return text;
+}
+
+std::optional<int32_t> SentencePiece::token_id(std::string_view token) const {
+  const std::string piece(token);
+  const int id = processor_->PieceToId(piece);
+  if (id < 0 || id >= vocab_size() || processor_->IdToPiece(id) != piece) return std::nullopt;
+  return id;
+}
+
+int32_t SentencePiece::end_of_text() const {
+  const int id = processor_->eos_id();
+  if (id < 0) throw data_error("{} has no end of sentence. Train it with one (eos_id).", source_);
+  return id;
+}
+
+void SentencePiece::save(const std::filesystem::path& folder) const {
+  write_file_whole(folder / "tokenizer.model", processor_->serialized_model_proto());
+}
+
+uint64_t SentencePiece::fingerprint() const { return hash64(processor_->serialized_model_proto()); }
+
+std::unique_ptr<Tokenizer> train_sentencepiece(const SentencePieceTrainOptions& options,
+                                               const std::function<bool(std::string&)>& next_sentence) {
+  if (options.model_type != "unigram" && options.model_type != "bpe")
+    throw usage_error("a SentencePiece model is of type unigram or bpe, not '{}'.", options.model_type);
+  const int threads = options.threads > 0 ? options.threads : available_cores();
+  const std::unordered_map<std::string, std::string> arguments{
+      {"vocab_size", std::to_string(options.vocab_size)},
+      {"model_type", options.model_type},
+      {"character_coverage", std::to_string(options.character_coverage)},
+      {"pad_id", std::to_string(options.pad_id)},
+      {"unk_id", std::to_string(options.unk_id)},
+      {"bos_id", std::to_string(options.bos_id)},
+      {"eos_id", std::to_string(options.eos_id)},
+      {"num_threads", std::to_string(threads)},
+      {"max_sentence_length", "65536"},  // bytes; longer ones are left out
+      {"minloglevel", "2"},
+  };
+  Sentences sentences(next_sentence);
+  std::string model;
+  const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, &sentences, &model);
+  if (!status.ok()) throw data_error("the SentencePiece model could not be trained: {}.", reason(status));
+  return std::make_unique<SentencePiece>(model, "the trained SentencePiece model");
+}
+
+}  // namespace tightloop

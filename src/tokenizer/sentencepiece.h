@@ -1,0 +1,52 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "tokenizer/tokenizer.h"
+
+namespace tightloop {
+
+/// A SentencePiece model (*.model), through libsentencepiece. Text is normalized by the model's rules, so
+/// decode() may give something else than was encoded; control tokens in plain text are always spelled out.
+class SentencePiece : public Tokenizer {
+ public:
+  /// From the bytes of a model file. Errors name `source`.
+  SentencePiece(const std::string& bytes, const std::string& source);
+  ~SentencePiece() override;
+
+  using Tokenizer::encode;
+  int32_t vocab_size() const override;
+  void encode(std::string_view text, std::vector<int32_t>& ids) const override;
+  void encode(std::string_view text, std::vector<int32_t>& ids, SpecialText) const override {
+    encode(text, ids);
+  }
+  std::string decode(std::span<const int32_t> ids) const override;
+  std::optional<int32_t> token_id(std::string_view token) const override;
+  /// The model's end of sentence.
+  int32_t end_of_text() const override;
+  /// Writes tokenizer.model.
+  void save(const std::filesystem::path& folder) const override;
+  uint64_t fingerprint() const override;
+
+ private:
+  struct Processor;
+  std::unique_ptr<Processor> processor_;
+  std::string source_;
+};
+
+struct SentencePieceTrainOptions {
+  int32_t vocab_size = 8000;
+  std::string model_type = "unigram";  // or bpe
+  double character_coverage = 0.9995;  // 1 for alphabets of few characters
+  int pad_id = 0, unk_id = 1, bos_id = 2, eos_id = 3;
+  int threads = 0;  // 0: all cores. The unigram trainer sums over threads: other counts may round otherwise.
+};
+
+/// Trains a model on sentences. next_sentence fills its argument and returns true, or returns false at the
+/// end.
+std::unique_ptr<Tokenizer> train_sentencepiece(const SentencePieceTrainOptions& options,
+                                               const std::function<bool(std::string&)>& next_sentence);
+
+}  // namespace tightloop

@@ -1,0 +1,69 @@
+#include "tokenizer/tokenizer.h"
+
+#include "core/error.h"
+#include "core/threads.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/hf_json.h"
+#include "tokenizer/openai_files.h"
+#include "tokenizer/sentencepiece.h"
+
+namespace tightloop {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::unique_ptr<Tokenizer> load_hf_json(const fs::path& path) {
+  BpeModel model = read_hf_json(path);
+  const fs::path config = path.parent_path() / "tokenizer_config.json";
+  if (fs::exists(config)) model.end_of_text = read_config_eos(config);
+  return std::make_unique<Bpe>(std::move(model), path.string());
+}
+
+std::unique_ptr<Tokenizer> load_folder(const fs::path& folder) {
+  if (fs::exists(folder / "tokenizer.json")) return load_hf_json(folder / "tokenizer.json");
+  if (fs::exists(folder / "vocab.json") && fs::exists(folder / "merges.txt"))
+    return std::make_unique<Bpe>(read_gpt2_files(folder / "vocab.json", folder / "merges.txt"),
+                                 folder.string());
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().extension() == ".tiktoken" || entry.path().extension() == ".model")
+      found.push_back(entry.path());
+  if (found.size() == 1) return load_tokenizer(found[0]);
+  throw data_error(
+      "the folder '{}' has no tokenizer: no tokenizer.json, no vocab.json with merges.txt, and {} .tiktoken "
+      "or .model "
+      "files.",
+      folder.string(), found.size());
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path) {
+  if (fs::is_directory(path)) return load_folder(path);
+  if (!fs::exists(path)) throw data_error("there is no tokenizer '{}'.", path.string());
+  const std::string name = path.filename().string(), extension = path.extension().string();
+  if (name == "vocab.json" && fs::exists(path.parent_path() / "merges.txt"))
+    return std::make_unique<Bpe>(read_gpt2_files(path, path.parent_path() / "merges.txt"), path.string());
+  if (extension == ".json") return load_hf_json(path);
+  if (extension == ".tiktoken") return std::make_unique<Bpe>(read_tiktoken(path), path.string());
+  if (extension == ".model") return std::make_unique<SentencePiece>(read_tokenizer_file(path), path.string());
+  throw data_error(
+      "'{}' is not a tokenizer file by its name: tokenizer.json, vocab.json beside merges.txt, *.tiktoken "
+      "and *.model "
+      "are.",
+      path.string());
+}
+
+void encode_batch(const Tokenizer& tokenizer, std::span<const std::string_view> texts,
+                  std::vector<std::vector<int32_t>>& ids, int threads, SpecialText special) {
+  ids.resize(texts.size());
+  parallel_for(texts.size(), threads, 8, [&](size_t begin, size_t end, int) {
+    for (size_t i = begin; i < end; ++i) {
+      ids[i].clear();
+      tokenizer.encode(texts[i], ids[i], special);
+    }
+  });
+}
+
+}  // namespace tightloop

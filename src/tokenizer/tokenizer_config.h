@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tightloop {
+
+class Fields;
+
+/// Section "tokenizer": an existing one, or how to train one from the run's own data.
+struct TokenizerConfig {
+  std::string path;
+  int64_t vocab_size = 4096;
+  std::string pattern = "gpt2";
+
+  void describe(Fields& fields);
+};
+
+}  // namespace tightloop

@@ -1,0 +1,50 @@
+#include "train/loss.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+
+#include <cstring>
+
+namespace tightloop {
+
+namespace {
+
+// A copy through torch's own pinned memory, which knows when the device has read it.
+at::Tensor copy_of(const void* data, at::IntArrayRef shape, at::ScalarType type, at::Device device) {
+  auto staged = at::empty(shape, at::TensorOptions(type).pinned_memory(device.is_cuda()));
+  std::memcpy(staged.mutable_data_ptr(), data, staged.nbytes());
+  return staged.to(device, type, /*non_blocking=*/true);
+}
+
+}  // namespace
+
+DeviceBatch to_device(const Batch& batch, at::Device device) {
+  const std::vector<int64_t> shape{batch.rows, batch.length};
+  const auto inputs = copy_of(batch.inputs, shape, at::kInt, device);
+  const auto targets = copy_of(batch.targets, shape, at::kInt, device);
+  const auto mask = copy_of(batch.loss_mask, shape, at::kByte, device);
+  return {inputs.to(at::kLong), targets.to(at::kLong).masked_fill_(mask.eq(0), ops::kIgnoreIndex)};
+}
+
+ops::LossSum loss_of(LanguageModel& model, const DeviceBatch& batch) {
+  const auto logits = model.logits(model.hidden(batch.inputs_BT));
+  return ops::cross_entropy(logits.flatten(0, 1), batch.targets_BT.flatten());
+}
+
+HeldOutLoss held_out_loss(LanguageModel& model, Loader& loader, int64_t limit) {
+  c10::NoGradGuard no_grad;
+  HeldOutLoss total;
+  auto sum = at::zeros({}, at::TensorOptions(at::kDouble).device(model.device()));
+  for (int64_t taken = 0; limit == 0 || taken < limit; ++taken) {
+    const Batch* batch = loader.try_next();
+    if (!batch) break;
+    sum.add_(loss_of(model, to_device(*batch, model.device())).sum);
+    total.tokens += batch->supervised;
+  }
+  total.sum = sum.item<double>();
+  return total;
+}
+
+}  // namespace tightloop

@@ -1,0 +1,18 @@
+#include "train/recipe.h"
+
+namespace tightloop {
+
+Config Recipe::bind() {
+  Config config;
+  config.add_section("run", run, "Where results go");
+  config.add_section("data", data, "What is read and how it becomes rows");
+  config.add_section("tasks", tasks, "The built-in data set of small questions (data.source: tasks)");
+  config.add_section("chat", chat, "How conversations become text");
+  config.add_section("tokenizer", tokenizer, "Text to ids");
+  config.add_section("model", model, "The network");
+  config.add_section("train", train, "The loop, the optimizer and the schedule");
+  config.add_section("ops", ops, "How operators run");
+  return config;
+}
+
+}  // namespace tightloop

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "core/config.h"
+#include "data/chat.h"
+#include "data/data_config.h"
+#include "data/tasks.h"
+#include "model/language_model.h"
+#include "ops/config.h"
+#include "tokenizer/tokenizer_config.h"
+#include "train/run_folder.h"
+#include "train/train_config.h"
+
+namespace tightloop {
+
+/// Everything a run is made of: the configuration file as structs.
+struct Recipe {
+  RunConfig run;
+  DataConfig data;
+  TasksConfig tasks;
+  ChatConfig chat;
+  TokenizerConfig tokenizer;
+  ModelConfig model;
+  TrainConfig train;
+  ops::OpsConfig ops;
+
+  /// All sections, bound to this object.
+  Config bind();
+};
+
+}  // namespace tightloop

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/device.h"
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "model/language_model.h"
+#include "tokenizer/tokenizer.h"
+#include "train/optimizer.h"
+#include "train/recipe.h"
+#include "train/run_folder.h"
+
+namespace tightloop {
+
+struct TrainResult {
+  int64_t step = 0;  // the last one done
+  bool interrupted = false;
+  std::optional<double> held_out_loss;
+  std::vector<double> losses;  // one for each logging interval
+  double seconds = 0;
+};
+
+struct StepTimes {
+  std::vector<double> milliseconds;  // of each step
+  double tokens_per_second = 0, data_wait_share = 0;
+};
+
+/// One run, from its recipe to its last checkpoint.
+///
+///     Trainer trainer(recipe, RunFolder::create("runs/a", false));
+///     trainer.run();
+class Trainer {
+ public:
+  /// Prepares everything: device, tokenizer (read, or trained and saved in the run), data, model, optimizer.
+  Trainer(const Recipe& recipe, const RunFolder& run);
+
+  /// Goes on from the newest checkpoint of the run.
+  void resume();
+  /// Trains until the last step, train.stop_at or Ctrl-C, and saves.
+  TrainResult run();
+
+  /// Times `steps` training steps after a few to warm up; nothing is evaluated or saved.
+  StepTimes time_steps(int64_t steps);
+
+  LanguageModel& model() { return *model_; }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const Recipe& recipe() const { return recipe_; }
+
+ private:
+  struct Interval;  // what gathers on the device between two log lines
+
+  void announce() const;
+  LoaderOptions loading() const;
+  void step(int64_t step, Loader& loader, Interval& interval);
+  double evaluate();
+  void save(int64_t step);
+
+  Recipe recipe_;
+  RunFolder run_;
+  Device& device_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  Dataset dataset_;
+  std::unique_ptr<LanguageModel> model_;
+  std::unique_ptr<AdamW> optimizer_;
+  int64_t done_ = 0;  // steps behind us
+};
+
+/// What train.precision means on a device.
+at::ScalarType compute_dtype(const std::string& precision, const Device& device);
+/// Sets torch's thread pool (train.threads; 0: all cores).
+void use_threads(int64_t threads);
+
+}  // namespace tightloop

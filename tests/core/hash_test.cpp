@@ -1,0 +1,27 @@
+#include "core/hash.h"
+
+#include "support.h"
+
+namespace tightloop {
+namespace {
+
+TEST(Hash, IsXxh3) {
+  // Published values of XXH3_64bits for the empty input and of the reference program for "a".
+  EXPECT_EQ(hex64(hash64("", 0)), "2d06800538d394c2");
+  EXPECT_EQ(hex64(hash64("a")), "e6c632b61e964e1f");
+}
+
+TEST(Hash, PiecesGiveWhatTheWholeGives) {
+  std::string bytes(100'000, 'x');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 31 % 251);
+  for (const size_t piece : {1u, 7u, 1024u, 99'999u}) {
+    Hasher hasher;
+    for (size_t at = 0; at < bytes.size(); at += piece)
+      hasher.update(bytes.data() + at, std::min(piece, bytes.size() - at));
+    EXPECT_EQ(hasher.digest(), hash64(bytes)) << piece;
+  }
+  EXPECT_NE(hash64(bytes, 1), hash64(bytes, 2));
+}
+
+}  // namespace
+}  // namespace tightloop

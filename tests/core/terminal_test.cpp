@@ -1,0 +1,45 @@
+#include "core/terminal.h"
+
+#include <cmath>
+
+#include "support.h"
+
+namespace tightloop {
+namespace {
+
+TEST(Terminal, NumbersForPeople) {
+  EXPECT_EQ(human_count(0), "0");
+  EXPECT_EQ(human_count(999), "999");
+  EXPECT_EQ(human_count(1234), "1.23k");
+  EXPECT_EQ(human_count(999600), "1.00M");
+  EXPECT_EQ(human_count(124e6), "124M");
+  EXPECT_EQ(human_seconds(59.4), "59s");
+  EXPECT_EQ(human_seconds(65), "1m05s");
+  EXPECT_EQ(human_seconds(7300), "2h01m");
+  EXPECT_EQ(human_bytes(512), "512 B");
+  EXPECT_EQ(human_bytes(1536), "1.5 KiB");
+}
+
+TEST(Terminal, SparklineSpansLowestToHighest) {
+  const std::vector<double> falling{3, 2, 1};
+  EXPECT_EQ(sparkline(falling, 3), "█▅▁");
+  EXPECT_EQ(sparkline(std::vector<double>{}, 3), "");
+  EXPECT_EQ(sparkline(std::vector<double>{NAN, 1, 2}, 9), "▁█") << "what is not a number is left out";
+  EXPECT_EQ(sparkline(std::vector<double>{1, 1}, 9), "▅▅");
+}
+
+TEST(Terminal, SparklineResamples) {
+  std::vector<double> many(1000);
+  for (size_t i = 0; i < many.size(); ++i) many[i] = static_cast<double>(i);
+  EXPECT_EQ(sparkline(many, 4), "▁▃▆█");
+}
+
+TEST(Terminal, ChartHasItsExtremesOnTheAxis) {
+  const auto text = chart(std::vector<double>{4, 2, 1}, 10, 3);
+  EXPECT_NE(text.find("4.000"), std::string::npos) << text;
+  EXPECT_NE(text.find("1.000"), std::string::npos) << text;
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
+}
+
+}  // namespace
+}  // namespace tightloop

@@ -1,0 +1,119 @@
+#include "data/dataset.h"
+
+#include <fstream>
+#include <set>
+
+#include "data/byte_tokenizer.h"
+#include "support.h"
+
+namespace tightloop {
+namespace {
+
+using testing::ByteTokenizer;
+using testing::TempFolder;
+
+void write(const std::filesystem::path& path, const std::string& text) { std::ofstream(path) << text; }
+
+std::string text_of(const Documents& documents, uint64_t i) {
+  std::vector<int32_t> ids(documents.length(i));
+  documents.read(documents.begin(i), ids.size(), ids.data());
+  return ByteTokenizer().decode(ids);
+}
+
+std::string mask_of(const Documents& documents, uint64_t i) {
+  std::string mask(documents.length(i), 0);
+  documents.read_mask(documents.begin(i), mask.size(), reinterpret_cast<uint8_t*>(mask.data()));
+  for (char& bit : mask) bit += '0';
+  return mask;
+}
+
+TEST(Dataset, TrainAndValShareNothingAndLoseNothing) {
+  TempFolder folder;
+  std::string text;
+  std::set<std::string> wanted;
+  for (int i = 0; i < 2000; ++i) {
+    wanted.insert("document " + std::to_string(i) + "<|endoftext|>");
+    text += "document " + std::to_string(i) + "\n\n";
+  }
+  write(folder / "a.txt", text);
+  DataConfig config;
+  config.train = {(folder / "*.txt").string()};
+  for (const int threads : {1, 2}) {
+    config.tokenizer_threads = threads;
+    const Dataset dataset = load_dataset(config, {}, ByteTokenizer());
+    std::set<std::string> seen;
+    for (const auto& part : {dataset.train, dataset.val})
+      for (uint64_t i = 0; i < part->size(); ++i) EXPECT_TRUE(seen.insert(text_of(*part, i)).second);
+    EXPECT_EQ(seen, wanted);
+    EXPECT_NEAR(static_cast<double>(dataset.val->size()), 100, 40);
+    EXPECT_EQ(text_of(*dataset.train, 0), "document 0<|endoftext|>");
+  }
+}
+
+TEST(Dataset, OwnValFilesHoldNothingOut) {
+  TempFolder folder;
+  write(folder / "train.txt", "one\n\ntwo\n");
+  write(folder / "val.txt", "three\n");
+  DataConfig config;
+  config.train = {(folder / "train.txt").string()};
+  config.val = {(folder / "val.txt").string()};
+  const Dataset dataset = load_dataset(config, {}, ByteTokenizer());
+  EXPECT_EQ(dataset.train->size(), 2u);
+  ASSERT_EQ(dataset.val->size(), 1u);
+  EXPECT_EQ(text_of(*dataset.val, 0), "three<|endoftext|>");
+}
+
+TEST(Dataset, LearnsOnlyWhatFollowsTheMarker) {
+  TempFolder folder;
+  write(folder / "a.txt", "ab = cd = e\nnone\n");
+  DataConfig config;
+  config.train = {(folder / "a.txt").string()};
+  config.documents = "line";
+  config.loss_after = "=";
+  config.holdout = 0;
+  const Dataset dataset = load_dataset(config, {}, ByteTokenizer());
+  ASSERT_EQ(dataset.train->size(), 1u);
+  EXPECT_EQ(dataset.bad.count(BadKind::kNothingToLearn), 1u);
+  EXPECT_EQ(text_of(*dataset.train, 0), "ab = cd = e<|endoftext|>");
+  EXPECT_EQ(mask_of(*dataset.train, 0), "000011111111");
+}
+
+TEST(Dataset, TasksBecomeDocuments) {
+  DataConfig config;
+  config.source = "tasks";
+  config.loss_after = "=";
+  TasksConfig tasks;
+  tasks.questions = 1000;
+  tasks.held_out = 40;
+  const Dataset dataset = load_dataset(config, tasks, ByteTokenizer());
+  EXPECT_EQ(dataset.train->size(), 1000u);
+  EXPECT_EQ(dataset.val->size(), 40u);
+  const auto questions = training_questions(tasks);
+  for (uint64_t i = 0; i < 1000; i += 37) {
+    EXPECT_EQ(text_of(*dataset.train, i), questions[i].line() + "<|endoftext|>");
+    const std::string mask = mask_of(*dataset.train, i);
+    EXPECT_EQ(mask.find('1'), questions[i].prompt.size());
+    EXPECT_EQ(std::count(mask.begin(), mask.end(), '1'), static_cast<int>(questions[i].answer.size()) + 2);
+  }
+}
+
+TEST(Dataset, MissingFilesAreNamed) {
+  DataConfig config;
+  config.train = {"/nowhere/at-all.txt"};
+  EXPECT_NE(testing::error_of(ExitCode::kData, [&] { load_dataset(config, {}, ByteTokenizer()); })
+                .find("at-all.txt"),
+            std::string::npos);
+  config.train = {};
+  testing::error_of(ExitCode::kUsage, [&] { load_dataset(config, {}, ByteTokenizer()); });
+}
+
+TEST(Dataset, NothingToLearnIsSaid) {
+  TempFolder folder;
+  write(folder / "a.txt", "\n\n");
+  DataConfig config;
+  config.train = {(folder / "a.txt").string()};
+  testing::error_of(ExitCode::kData, [&] { load_dataset(config, {}, ByteTokenizer()); });
+}
+
+}  // namespace
+}  // namespace tightloop

@@ -1,0 +1,170 @@
+#include "data/loader.h"
+
+#include <set>
+
+#include "support.h"
+
+namespace tightloop {
+namespace {
+
+using Tokens = std::vector<int32_t>;
+
+std::shared_ptr<TokenStore> counting(int64_t tokens) {
+  auto store = std::make_shared<TokenStore>(1 << 20);
+  Tokens ids;
+  for (int32_t i = 0; i < tokens; ++i) ids.push_back(i);
+  store->append(ids, {});
+  return store;
+}
+
+LoaderOptions options(int64_t rows, int64_t seq_len) {
+  LoaderOptions options;
+  options.rows = rows;
+  options.seq_len = seq_len;
+  options.seed = 11;
+  return options;
+}
+
+Tokens inputs_of(const Batch& batch) { return {batch.inputs, batch.inputs + batch.rows * batch.length}; }
+
+std::vector<Tokens> take(Loader& loader, int count) {
+  std::vector<Tokens> batches;
+  for (int i = 0; i < count; ++i) batches.push_back(inputs_of(loader.next()));
+  return batches;
+}
+
+TEST(Loader, TheSameBatchesForAnyThreads) {
+  const auto store = counting(10000);
+  auto with = options(4, 16);
+  with.threads = 0;
+  Loader reference(store, with);
+  const auto wanted = take(reference, 400);
+  for (const int threads : {1, 2, 8}) {
+    with.threads = threads;
+    Loader loader(store, with);
+    EXPECT_EQ(take(loader, 400), wanted) << threads;
+  }
+}
+
+TEST(Loader, GoesOnFromAnyBatch) {
+  const auto store = counting(5000);
+  Loader whole(store, options(4, 16));
+  const auto wanted = take(whole, 300);
+  auto from = options(4, 16);
+  from.first_batch = 137;
+  Loader rest(store, from);
+  for (int i = 137; i < 300; ++i) {
+    const Batch& batch = rest.next();
+    ASSERT_EQ(batch.index, i);
+    ASSERT_EQ(inputs_of(batch), wanted[i]);
+  }
+}
+
+TEST(Loader, RanksShareOneOrder) {
+  const auto store = counting(5000);
+  Loader one(store, options(8, 16));
+  auto half = options(4, 16);
+  half.world = 2;
+  Loader left(store, half);
+  half.rank = 1;
+  Loader right(store, half);
+  for (int i = 0; i < 100; ++i) {
+    const Tokens both = inputs_of(one.next());
+    Tokens joined = inputs_of(left.next());
+    const Tokens other = inputs_of(right.next());
+    joined.insert(joined.end(), other.begin(), other.end());
+    ASSERT_EQ(joined, both);
+  }
+}
+
+TEST(Loader, EveryPassHasEveryRowOnceInAnotherOrder) {
+  const auto store = counting(16 * 60 + 1);  // 60 rows
+  Loader loader(store, options(4, 16));
+  std::vector<std::vector<int32_t>> passes(3);
+  for (auto& pass : passes)
+    for (int i = 0; i < 15; ++i) {
+      const Batch& batch = loader.next();
+      for (int64_t r = 0; r < 4; ++r) pass.push_back(batch.inputs[r * 16]);
+    }
+  for (const auto& pass : passes) EXPECT_EQ(std::set<int32_t>(pass.begin(), pass.end()).size(), 60u);
+  EXPECT_NE(passes[0], passes[1]);
+  EXPECT_NE(passes[1], passes[2]);
+  auto other = options(4, 16);
+  other.seed = 12;
+  Loader reseeded(store, other);
+  EXPECT_NE(reseeded.next().inputs[0], passes[0][0]);
+}
+
+TEST(Loader, InOrderPassEndsAndMasksWhatIsMissing) {
+  const auto store = counting(16 * 10 + 1);
+  auto in_order = options(4, 16);
+  in_order.shuffle = false;
+  Loader loader(store, in_order);
+  ASSERT_EQ(loader.batches(), 3);
+  int64_t supervised = 0;
+  for (int64_t i = 0; i < 3; ++i) {
+    const Batch& batch = loader.next();
+    supervised += batch.supervised;
+    EXPECT_EQ(batch.inputs[0], i * 64);
+    EXPECT_EQ(batch.bounds[batch.documents], 64);
+    EXPECT_EQ(batch.padding, i == 2 ? 32 : 0);
+  }
+  EXPECT_EQ(supervised, 160);
+  EXPECT_EQ(loader.try_next(), nullptr);
+  testing::error_of(ExitCode::kData, [&] { loader.next(); });
+}
+
+TEST(Loader, BatchFactsAddUp) {
+  auto store = std::make_shared<TokenStore>(1000);
+  for (int32_t i = 0; i < 300; ++i) {
+    const Tokens ids(2 + i % 30, i);
+    std::vector<uint8_t> mask(ids.size(), 0);
+    mask.back() = 1;
+    store->append(ids, mask, i % 3);
+  }
+  for (const std::string kind : {"stream", "pad", "pack"}) {
+    auto with = options(5, 32);
+    with.rows_kind = kind;
+    Loader loader(store, with);
+    for (int i = 0; i < 50; ++i) {
+      const Batch& batch = loader.next();
+      const int64_t cells = batch.rows * batch.length;
+      ASSERT_EQ(batch.length, kind == "pad" ? 31 : 32);
+      EXPECT_EQ(batch.bounds[0], 0);
+      ASSERT_EQ(batch.bounds[batch.documents], cells);
+      for (int64_t d = 0; d < batch.documents; ++d) {
+        ASSERT_LT(batch.bounds[d], batch.bounds[d + 1]);
+        // No document crosses a row.
+        ASSERT_EQ(batch.bounds[d] / batch.length, (batch.bounds[d + 1] - 1) / batch.length);
+      }
+      int64_t supervised = 0;
+      for (int64_t c = 0; c < cells; ++c) supervised += batch.loss_mask[c];
+      EXPECT_EQ(batch.supervised, supervised);
+      for (int64_t r = 0; r < batch.rows; ++r)
+        EXPECT_EQ(batch.sources[r], batch.inputs[r * batch.length] % 3) << kind;
+    }
+  }
+}
+
+class CountingAllocator : public HostAllocator {
+ public:
+  void* allocate(uint64_t bytes) override { return ++live, heap_allocator().allocate(bytes); }
+  void release(void* memory) override { --live, heap_allocator().release(memory); }
+  int live = 0;
+};
+
+TEST(Loader, GivesMemoryBackAndStopsAtAnyMoment) {
+  CountingAllocator allocator;
+  for (int taken = 0; taken < 10; ++taken) {
+    auto with = options(4, 16);
+    with.allocator = &allocator;
+    with.threads = 3;
+    Loader loader(counting(1000), with);
+    EXPECT_EQ(allocator.live, 7);
+    for (int i = 0; i < taken; ++i) loader.next();
+  }
+  EXPECT_EQ(allocator.live, 0);
+}
+
+}  // namespace
+}  // namespace tightloop

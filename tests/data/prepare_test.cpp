@@ -1,0 +1,131 @@
+#include "data/prepare.h"
+
+#include <fstream>
+
+#include "data/byte_tokenizer.h"
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "data/shards.h"
+#include "support.h"
+
+namespace tightloop {
+namespace {
+
+using testing::ByteTokenizer;
+using testing::TempFolder;
+
+struct Case {
+  TempFolder folder;
+  ByteTokenizer tokenizer{{"<|im_start|>", "<|im_end|>"}};
+  DataConfig data;
+  TasksConfig tasks;
+  ChatConfig chat;
+
+  explicit Case(int records = 3000) {
+    std::ofstream file(folder / "talk.jsonl");
+    for (int i = 0; i < records; ++i) {
+      file << R"({"question":"what is )" << i << R"(?","answer":")" << i * i % 997 << "\"}\n";
+      if (i % 100 == 7) file << "not json\n";
+    }
+    data.source = "jsonl";
+    data.train = {(folder / "talk.jsonl").string()};
+    data.seq_len = 64;
+    data.rows = "pad";
+  }
+  SourceOptions source() const { return {data, tasks, chat, tokenizer}; }
+};
+
+std::string read_all(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// All shards of a folder, name and contents.
+std::string contents(const fs::path& folder) {
+  std::vector<fs::path> paths;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().extension() == ".shard") paths.push_back(entry.path());
+  std::sort(paths.begin(), paths.end());
+  std::string all;
+  for (const auto& path : paths) all += path.filename().string() + read_all(path);
+  return all;
+}
+
+TEST(Prepare, ShardsHoldWhatRawFilesGive) {
+  Case it;
+  const auto report = prepare(it.source(), {it.folder / "out", 20000, {}});
+  EXPECT_TRUE(report.finished);
+  EXPECT_EQ(report.bad.count(BadKind::kMalformedJson), 30u);
+  EXPECT_GT(report.totals.shards, 3u);
+  EXPECT_EQ(report.totals.train_documents + report.totals.val_documents, 3000u);
+  EXPECT_EQ(report.totals.records, 3030u);
+  DataConfig shards = it.data;
+  shards.source = "shards";
+  shards.train = {(it.folder / "out").string()};
+  const Dataset raw = load_dataset(it.data, it.tasks, it.tokenizer, it.chat);
+  const Dataset prepared = load_dataset(shards, it.tasks, it.tokenizer, it.chat);
+  for (const auto& [a, b] : {std::pair{raw.train, prepared.train}, {raw.val, prepared.val}}) {
+    ASSERT_EQ(a->size(), b->size());
+    ASSERT_EQ(a->tokens(), b->tokens());
+    LoaderOptions options = loader_options(it.data);
+    options.seed = 3;
+    Loader left(a, options), right(b, options);
+    for (int i = 0; i < 200; ++i) {
+      const Batch &x = left.next(), &y = right.next();
+      const auto cells = static_cast<size_t>(x.rows * x.length);
+      ASSERT_EQ(std::memcmp(x.inputs, y.inputs, cells * 4), 0);
+      ASSERT_EQ(std::memcmp(x.targets, y.targets, cells * 4), 0);
+      ASSERT_EQ(std::memcmp(x.loss_mask, y.loss_mask, cells), 0);
+    }
+  }
+}
+
+TEST(Prepare, TheSameBytesForAnyThreadsAndStops) {
+  Case it;
+  prepare(it.source(), {it.folder / "one", 20000, {}});
+  const std::string wanted = contents(it.folder / "one");
+  for (const int threads : {1, 3}) {
+    it.data.tokenizer_threads = threads;
+    it.data.tokenizer_batch_size = threads == 1 ? 1 : 50;
+    const auto out = it.folder / ("threads-" + std::to_string(threads));
+    prepare(it.source(), {out, 20000, {}});
+    EXPECT_TRUE(contents(out) == wanted) << threads;
+  }
+  // Stopped again and again, each time a little later.
+  const auto out = it.folder / "stopped";
+  bool finished = false;
+  for (uint64_t stop = 100; !finished; stop += 450) {
+    ASSERT_LT(stop, 100000u);
+    finished = prepare(it.source(), {out, 20000, [&](const PrepareProgress& p) { return p.records < stop; }})
+                   .finished;
+  }
+  EXPECT_TRUE(contents(out) == wanted);
+  EXPECT_TRUE(prepare(it.source(), {out, 20000, {}}).finished);  // once more changes nothing
+  EXPECT_TRUE(contents(out) == wanted);
+}
+
+TEST(Prepare, AnotherTaskInTheSameFolderIsRefused) {
+  Case it(50);
+  prepare(it.source(), {it.folder / "out", 20000, {}});
+  it.chat.system_prompt = "other";
+  testing::error_of(ExitCode::kData, [&] { prepare(it.source(), {it.folder / "out", 20000, {}}); });
+  std::ofstream(it.folder / "out" / "prepare.json") << "{";
+  it.chat.system_prompt = "";
+  testing::error_of(ExitCode::kData, [&] { prepare(it.source(), {it.folder / "out", 20000, {}}); });
+}
+
+TEST(Prepare, ValFilesAndTasks) {
+  Case it(50);
+  it.data.val = it.data.train;
+  auto report = prepare(it.source(), {it.folder / "val", 1 << 20, {}});
+  EXPECT_EQ(report.totals.train_documents, 50u);
+  EXPECT_EQ(report.totals.val_documents, 50u);
+  it.data.source = "tasks";
+  it.tasks.questions = 500, it.tasks.held_out = 20;
+  report = prepare(it.source(), {it.folder / "tasks", 2000, {}});
+  EXPECT_EQ(report.totals.train_documents, 500u);
+  EXPECT_EQ(report.totals.val_documents, 20u);
+}
+
+}  // namespace
+}  // namespace tightloop

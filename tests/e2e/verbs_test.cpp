@@ -1,0 +1,148 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "e2e/program.h"
+
+namespace tightloop {
+namespace {
+
+using testing::contains;
+using testing::run;
+using testing::TempFolder;
+using testing::tiny;
+
+TEST(Program, HelpFitsAScreenAndEveryVerbHasAnExample) {
+  const TempFolder folder;
+  const auto help = run(folder.path(), "tightloop --help");
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_LE(std::ranges::count(help.output, '\n'), 40);
+  for (const char* verb : {"doctor", "config", "tokenizer train", "tokenizer encode", "tokenizer decode",
+                           "train", "eval", "generate", "bench step"}) {
+    const auto one = run(folder.path(), std::string("tightloop ") + verb + " --help");
+    EXPECT_EQ(one.exit_code, 0) << verb;
+    EXPECT_TRUE(contains(one.output, "Example")) << verb << one.output;
+  }
+}
+
+TEST(Program, WrongUseExitsWith2) {
+  const TempFolder folder;
+  for (const char* wrong : {"tightloop", "tightloop dance", "tightloop generate --nonsense",
+                            "tightloop generate --temperature -1", "tightloop tokenizer"}) {
+    EXPECT_EQ(run(folder.path(), wrong).exit_code, 2) << wrong;
+  }
+}
+
+TEST(Program, NeedsNoCudaLibrary) {
+  const TempFolder folder;
+  const auto needed = run(folder.path(), "readelf -d '" TIGHTLOOP_BINARY_DIR "/tightloop' | grep NEEDED");
+  ASSERT_TRUE(contains(needed.output, "libtorch_cpu.so")) << needed.output;
+  for (const char* library : {"cuda", "cudart", "cublas", "nccl", "cudnn"})
+    EXPECT_FALSE(contains(needed.output, library)) << needed.output;
+}
+
+TEST(ConfigVerb, TheDocumentationIsUpToDate) {
+  const TempFolder folder;
+  const auto page = run(folder.path(), "tightloop config --markdown");
+  EXPECT_EQ(page.output, read_file(testing::fs::path(TIGHTLOOP_SOURCE_DIR) / "docs/configuration.md"))
+      << "docs/configuration.md is stale: build/tightloop config --markdown > docs/configuration.md";
+}
+
+TEST(ConfigVerb, EveryRecipeInConfigsIsValid) {
+  const TempFolder folder;
+  for (const auto& entry : fs::directory_iterator(TIGHTLOOP_SOURCE_DIR "/configs")) {
+    const auto outcome = run(folder.path(), "tightloop config '" + entry.path().string() + "'");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  }
+}
+
+TEST(ConfigVerb, ShowsOneSection) {
+  const TempFolder folder;
+  const auto outcome = run(folder.path(), "tightloop config --section train --train.lr 0.125");
+  EXPECT_TRUE(contains(outcome.output, "--train.lr 0.125")) << outcome.output;
+  EXPECT_FALSE(contains(outcome.output, "--data.")) << outcome.output;
+  EXPECT_EQ(run(folder.path(), "tightloop config --section nothing").exit_code, 2);
+}
+
+TEST(TokenizerVerb, TrainEncodeDecode) {
+  const TempFolder folder;
+  write_file_whole(folder / "a.txt",
+                   std::string("the cat sat on the mat; ") + "the hat that the cat had sat on the mat.\n");
+  ASSERT_EQ(run(folder.path(), "tightloop tokenizer train a.txt --vocab-size 270 --output tok").exit_code, 0);
+  ASSERT_TRUE(fs::exists(folder / "tok/tokenizer.json"));
+  const auto ids =
+      run(folder.path(),
+          "printf 'the cat\\n\\n日本 🙂\\n' | tightloop tokenizer encode --tokenizer tok --lines");
+  EXPECT_EQ(ids.exit_code, 0) << ids.output;
+  EXPECT_EQ(std::ranges::count(ids.output, '\n'), 3) << ids.output;
+  EXPECT_TRUE(contains(ids.output, "\n[]\n")) << ids.output;
+  const auto back = run(folder.path(),
+                        "printf 'the cat\\n\\n日本 🙂\\n' | tightloop tokenizer encode --tokenizer tok "
+                        "--lines | tightloop tokenizer decode --tokenizer tok --lines");
+  EXPECT_EQ(back.output, "the cat\n\n日本 🙂\n");
+  EXPECT_EQ(
+      run(folder.path(), "echo 'not json' | tightloop tokenizer decode --tokenizer tok --lines").exit_code,
+      3);
+  EXPECT_EQ(
+      run(folder.path(), "echo '[999999]' | tightloop tokenizer decode --tokenizer tok --lines").exit_code,
+      3);
+}
+
+TEST(EvalVerb, PrintsJson) {
+  const TempFolder folder;
+  ASSERT_EQ(run(folder.path(), "tightloop train " + tiny() + "--train.steps 4 --run.name a").exit_code, 0);
+  const auto outcome = run(folder.path(), "tightloop eval --json");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const auto json = nlohmann::json::parse(outcome.output);
+  EXPECT_EQ(json.at("step"), 4);
+  EXPECT_GT(json.at("loss").get<double>(), 0);
+  EXPECT_EQ(json.at("asked"), 20);
+  EXPECT_TRUE(json.at("by_task").contains("reverse"));
+}
+
+TEST(GenerateVerb, GreedyIsRepeatableAndReadsStandardInput) {
+  const TempFolder folder;
+  ASSERT_EQ(run(folder.path(), "tightloop train " + tiny() + "--train.steps 20 --run.name a").exit_code, 0);
+  const auto one =
+      run(folder.path(), "tightloop generate --prompt 'reverse abc =' --temperature 0 --max-tokens 5");
+  const auto two =
+      run(folder.path(), "echo 'reverse abc =' | tightloop generate --temperature 0 --max-tokens 5");
+  EXPECT_EQ(one.exit_code, 0) << one.output;
+  EXPECT_EQ(one.output, two.output);
+  EXPECT_TRUE(one.output.starts_with("reverse abc =")) << one.output;
+}
+
+TEST(GenerateVerb, WithoutARunSaysSo) {
+  const TempFolder folder;
+  const auto outcome = run(folder.path(), "tightloop generate --prompt x");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_TRUE(contains(outcome.output, "--run")) << outcome.output;
+}
+
+TEST(BenchVerb, PrintsJson) {
+  const TempFolder folder;
+  const auto outcome = run(folder.path(), "tightloop bench step " + tiny() + "--steps 3 --json");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const auto json = nlohmann::json::parse(outcome.output);
+  EXPECT_GT(json.at("ms").get<double>(), 0);
+  EXPECT_GT(json.at("tokens_s").get<double>(), 0);
+  EXPECT_FALSE(fs::exists(folder / "runs"));
+}
+
+TEST(DoctorVerb, PrintsTextAndJson) {
+  const TempFolder folder;
+  const auto text = run(folder.path(), "tightloop doctor");
+  EXPECT_EQ(text.exit_code, 0) << text.output;
+  EXPECT_TRUE(contains(text.output, "torch")) << text.output;
+  const auto json = nlohmann::json::parse(run(folder.path(), "tightloop doctor --json").output);
+  EXPECT_TRUE(json.is_object());
+}
+
+TEST(Device, AGpuThatIsNotThereIsExplained) {
+  const TempFolder folder;
+  const auto outcome = run(folder.path(), "export TIGHTLOOP_NO_CUDA=1; tightloop train " + tiny() +
+                                              "--train.device cuda:0 --train.steps 1");
+  EXPECT_EQ(outcome.exit_code, 5) << outcome.output;
+}
+
+}  // namespace
+}  // namespace tightloop

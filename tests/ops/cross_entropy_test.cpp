@@ -1,0 +1,122 @@
+#include "ops/cross_entropy.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+
+#include <cmath>
+#include <limits>
+
+#include "core/random.h"
+#include "ops/compare.h"
+
+namespace tightloop::testing {
+namespace {
+
+using at::Tensor;
+
+Tensor random_targets(int64_t N, int64_t V, uint64_t seed) {
+  Tensor targets = at::empty({N}, at::kLong);
+  Random random(seed);
+  for (int64_t i = 0; i < N; ++i)
+    targets.mutable_data_ptr<int64_t>()[i] =
+        i % 5 == 3 ? ops::kIgnoreIndex : static_cast<int64_t>(random.below(V));
+  return targets;
+}
+
+Tensor fused(const std::vector<Tensor>& in) { return ops::cross_entropy(in[0], in[1]).sum; }
+Tensor plain(const std::vector<Tensor>& in) { return ops::cross_entropy_plain(in[0], in[1]).sum; }
+
+class CrossEntropyOn : public OnDevice {};
+ON_EVERY_DEVICE(CrossEntropyOn);
+
+TEST_P(CrossEntropyOn, AgreesWithThePlainTwin) {
+  for (const int64_t V : {1, 7, 64, 129, 1000})
+    for (const int64_t N : {0, 1, 4, 300})
+      for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+        SCOPED_TRACE(::testing::Message() << N << " x " << V << ' ' << dtype << ' ' << device);
+        const Tensor logits = random_tensor({N, V}, dtype, 1, 4.0).to(device);
+        // Two roundings: the gradient is kept in the logits' dtype and scaled when the factor is not one.
+        expect_agreement(fused, plain, {logits, random_targets(N, V, 2).to(device)}, 2 * tolerance(dtype));
+      }
+}
+
+TEST_P(CrossEntropyOn, CountsTheTargetsThatCount) {
+  const Tensor logits = random_tensor({10, 6}, at::kFloat, 1).to(device);
+  const auto loss = ops::cross_entropy(logits, random_targets(10, 6, 2).to(device));
+  EXPECT_EQ(loss.count.item<int64_t>(), 8);
+  EXPECT_EQ(loss.sum.scalar_type(), at::kFloat);
+  EXPECT_EQ(loss.count.scalar_type(), at::kLong);
+  EXPECT_EQ(loss.sum.device(), logits.device());
+  const auto none = ops::cross_entropy(logits, at::full({10}, ops::kIgnoreIndex, at::kLong).to(device));
+  EXPECT_EQ(none.sum.item<float>(), 0.0f);
+  EXPECT_EQ(none.count.item<int64_t>(), 0);
+}
+
+TEST(CrossEntropy, ScalesTheGradient) {
+  const Tensor targets = random_targets(20, 9, 2);
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    Tensor logits = random_tensor({20, 9}, dtype, 1).requires_grad_();
+    const Tensor sum = ops::cross_entropy(logits, targets).sum;
+    const Tensor once = torch::autograd::grad({sum}, {logits}, {}, /*retain_graph=*/true)[0].clone();
+    const Tensor quarter = torch::autograd::grad({sum * 0.25}, {logits}, {}, /*retain_graph=*/true)[0];
+    EXPECT_TRUE(at::equal(once * 0.25, quarter));
+    EXPECT_TRUE(at::equal(once, torch::autograd::grad({sum}, {logits})[0]));
+  }
+}
+
+TEST(CrossEntropy, AccumulatesIntoALeaf) {
+  const Tensor targets = random_targets(6, 5, 2);
+  Tensor logits = random_tensor({6, 5}, at::kFloat, 1).requires_grad_();
+  ops::cross_entropy(logits, targets).sum.backward();
+  const Tensor once = logits.grad().clone();
+  ops::cross_entropy(logits, targets).sum.backward();
+  EXPECT_TRUE(at::equal(logits.grad(), once + once));
+}
+
+TEST(CrossEntropy, StaysFiniteWithLargeLogits) {
+  Tensor logits = at::tensor({1e4f, -1e4f, 0.0f, 0.0f, -300.0f, 20.0f}).view({2, 3}).requires_grad_();
+  const auto loss = ops::cross_entropy(logits, at::tensor({int64_t{1}, int64_t{2}}));
+  EXPECT_NEAR(loss.sum.item<double>(), 2e4, 1e-2);
+  const Tensor gradient = torch::autograd::grad({loss.sum}, {logits})[0];
+  EXPECT_FALSE(gradient.isnan().any().item<bool>());
+  EXPECT_NEAR(gradient[0][0].item<double>(), 1.0, 1e-6);
+  EXPECT_NEAR(gradient[1][2].item<double>(), 0.0, 1e-6);
+}
+
+TEST(CrossEntropy, ShowsNaN) {
+  const Tensor logits = at::tensor({1.0f, std::numeric_limits<float>::quiet_NaN(), 2.0f}).view({1, 3});
+  EXPECT_TRUE(std::isnan(ops::cross_entropy(logits, at::tensor({int64_t{0}})).sum.item<float>()));
+}
+
+TEST(CrossEntropy, WorksWithoutGradients) {
+  Tensor logits = random_tensor({5, 8}, at::kFloat, 1).requires_grad_();
+  const Tensor targets = random_targets(5, 8, 2);
+  const c10::NoGradGuard none;
+  EXPECT_FALSE(ops::cross_entropy(logits, targets).sum.requires_grad());
+}
+
+TEST(CrossEntropy, TakesViews) {
+  const Tensor base = random_tensor({7, 30}, at::kFloat, 1);
+  const Tensor targets = random_targets(60, 7, 2).slice(0, 0, 60, 2);
+  expect_agreement(fused, plain, {base.transpose(0, 1), targets}, tolerance(at::kFloat));
+}
+
+TEST(CrossEntropy, PlainTwinHasTheRightGradient) {
+  const Tensor targets = random_targets(4, 5, 2);
+  expect_gradients_by_differences(plain, {random_tensor({4, 5}, at::kDouble, 1), targets});
+}
+
+TEST(CrossEntropy, RefusesTargetsOutsideTheVocabulary) {
+  const Tensor logits = random_tensor({2, 4}, at::kFloat, 1);
+  EXPECT_THROW(ops::cross_entropy(logits, at::tensor({int64_t{0}, int64_t{4}})), c10::Error);
+  EXPECT_THROW(ops::cross_entropy(logits, at::tensor({int64_t{0}, int64_t{-1}})), c10::Error);
+  EXPECT_THROW(ops::cross_entropy(logits, at::tensor({int64_t{0}})), c10::Error);
+}
+
+}  // namespace
+}  // namespace tightloop::testing

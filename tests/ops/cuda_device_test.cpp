@@ -1,0 +1,70 @@
+// The plug-in's device services, through core's interface. Nothing here runs without a GPU.
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
+#include <torch/cuda.h>
+
+#include "core/device.h"
+#include "core/error.h"
+#include "core/plugin.h"
+#include "support.h"
+
+namespace tightloop::testing {
+namespace {
+
+class CudaDevice : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  }
+};
+
+TEST_F(CudaDevice, ComesFromThePlugin) {
+  EXPECT_TRUE(load_cuda_plugin().loaded) << load_cuda_plugin().reason;
+  Device& gpu = device("auto");
+  EXPECT_EQ(gpu.name(), "cuda:0");
+  EXPECT_EQ(&gpu, &device("cuda"));
+  EXPECT_EQ(&gpu, &device("cuda:0"));
+  EXPECT_NE(gpu.description().find("cuda:0 "), std::string::npos);
+  EXPECT_NE(gpu.versions().find("driver"), std::string::npos) << gpu.versions();
+  EXPECT_GT(gpu.total_memory(), gpu.free_memory());
+  EXPECT_GT(gpu.free_memory(), 0);
+}
+
+TEST_F(CudaDevice, CountsTheAllocatorsPeak) {
+  Device& gpu = device("cuda");
+  gpu.reset_peak_memory();
+  const int64_t before = gpu.memory_stats().allocated;
+  constexpr int64_t kBytes = 64 << 20;
+  { const at::Tensor big = at::empty({kBytes}, at::TensorOptions().dtype(at::kByte).device(at::kCUDA)); }
+  EXPECT_GE(gpu.memory_stats().allocated_peak, before + kBytes);
+  EXPECT_EQ(gpu.memory_stats().allocated, before);
+  EXPECT_GE(gpu.memory_stats().reserved_peak, kBytes);
+  gpu.reset_peak_memory();
+  EXPECT_EQ(gpu.memory_stats().allocated_peak, before);
+}
+
+TEST_F(CudaDevice, PinsHostMemory) {
+  HostBuffer buffer(device("cuda"), 4096);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % 64, 0u);
+  at::Tensor host = at::from_blob(buffer.data(), {1024}, at::kFloat);
+  EXPECT_TRUE(host.is_pinned());
+  host.fill_(2.5);
+  const at::Tensor there = host.to(at::kCUDA, at::kFloat, /*non_blocking=*/true);
+  device("cuda").synchronize();
+  EXPECT_EQ(there.sum().item<float>(), 2560.0f);
+}
+
+TEST_F(CudaDevice, MeasuresCopies) {
+  const CopySpeed speed = device("cuda").measure_copies(size_t{32} << 20);
+  for (const double rate : {speed.pinned_to_device, speed.pinned_from_device, speed.pageable_to_device,
+                            speed.pageable_from_device}) {
+    EXPECT_GT(rate, 1e8);
+    EXPECT_LT(rate, 1e13);
+  }
+}
+
+}  // namespace
+}  // namespace tightloop::testing

@@ -1,0 +1,78 @@
+#include "tokenizer/sentencepiece.h"
+
+#include "core/files.h"
+#include "core/random.h"
+#include "support.h"
+
+namespace tightloop {
+namespace {
+
+using testing::error_of;
+using testing::TempFolder;
+
+std::vector<std::string> sentences() {
+  const char* const words[] = {"the",    "cat",   "sees",  "a",   "dog",   "in",
+                               "garden", "under", "trees", "and", "sleeps"};
+  Random random(1);
+  std::vector<std::string> list(400);
+  for (auto& sentence : list)
+    for (uint64_t n = 3 + random.below(8); n > 0; --n)
+      sentence += std::string(words[random.below(11)]) + (n > 1 ? " " : ".");
+  return list;
+}
+
+std::unique_ptr<Tokenizer> trained(const std::string& type, const std::vector<std::string>& list,
+                                   int vocab = 30) {
+  SentencePieceTrainOptions options;
+  options.vocab_size = vocab;
+  options.model_type = type;
+  options.threads = 1;
+  return train_sentencepiece(options, [&, i = size_t{0}](std::string& sentence) mutable {
+    if (i == list.size()) return false;
+    sentence = list[i++];
+    return true;
+  });
+}
+
+TEST(SentencePiece, both_kinds_train_encode_decode_and_save) {
+  const auto list = sentences();
+  for (const char* type : {"unigram", "bpe"}) {
+    const auto tokenizer = trained(type, list);
+    EXPECT_EQ(tokenizer->vocab_size(), 30);
+    EXPECT_EQ(tokenizer->end_of_text(), 3);
+    EXPECT_EQ(tokenizer->token_id("<pad>"), 0);
+    EXPECT_EQ(tokenizer->token_id("no such piece"), std::nullopt);
+    TempFolder folder;
+    tokenizer->save(folder.path());
+    const auto loaded = load_tokenizer(folder.path());
+    EXPECT_EQ(loaded->fingerprint(), tokenizer->fingerprint());
+    for (const auto& sentence : list) {
+      const auto ids = tokenizer->encode(sentence);
+      EXPECT_EQ(tokenizer->decode(ids), sentence);
+      EXPECT_EQ(loaded->encode(sentence), ids);
+    }
+    EXPECT_GT(tokenizer->encode("</s>").size(), 1u);  // control tokens are never parsed
+    error_of(ExitCode::kData, [&] { tokenizer->decode(std::vector<int32_t>{30}); });
+  }
+}
+
+TEST(SentencePiece, batches_over_threads_are_the_same) {
+  const auto list = sentences();
+  const auto tokenizer = trained("bpe", list);
+  const std::vector<std::string_view> views(list.begin(), list.end());
+  std::vector<std::vector<int32_t>> one, many;
+  encode_batch(*tokenizer, views, one, 1);
+  encode_batch(*tokenizer, views, many, 4);
+  EXPECT_EQ(one, many);
+}
+
+TEST(SentencePiece, says_why_it_cannot_train) {
+  EXPECT_NE(error_of(ExitCode::kUsage, [] { trained("word", sentences()); }).find("word"), std::string::npos);
+  const auto message = error_of(ExitCode::kData, [] { trained("unigram", sentences(), 5000); });
+  EXPECT_NE(message.find("too high (5000)"), std::string::npos) << message;
+  EXPECT_EQ(message.find(".cc("), std::string::npos) << message;
+  error_of(ExitCode::kData, [] { trained("bpe", {}); });
+}
+
+}  // namespace
+}  // namespace tightloop

@@ -1,0 +1,9 @@
+#include <gtest/gtest.h>
+
+#include "core/plugin.h"
+
+int main(int argc, char** argv) {
+  tightloop::load_cuda_plugin();  // where there is a GPU its tests run too
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

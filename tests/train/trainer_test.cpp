@@ -1,0 +1,151 @@
+#include "train/trainer.h"
+
+#include <ATen/ops/equal.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/files.h"
+#include "support.h"
+#include "train/checkpoint.h"
+
+namespace tightloop {
+namespace {
+
+using testing::error_of;
+using testing::TempFolder;
+
+Recipe small_recipe() {
+  Recipe recipe;
+  recipe.data.source = "tasks", recipe.data.rows = "pad", recipe.data.seq_len = 24,
+  recipe.data.loss_after = " =";
+  recipe.tasks.questions = 400, recipe.tasks.held_out = 20;
+  recipe.tokenizer.vocab_size = 257;
+  recipe.model.layers = 1, recipe.model.width = 32, recipe.model.heads = 2;
+  recipe.train.device = "cpu", recipe.train.precision = "fp32";
+  recipe.train.steps = 40, recipe.train.micro_batch = 8, recipe.train.accumulate = 2, recipe.train.lr = 1e-2;
+  recipe.train.warmup_steps = 5, recipe.train.logging_steps = 4;
+  return recipe;
+}
+
+void expect_same_checkpoint(const RunFolder& a, const RunFolder& b) {
+  const auto one = load_checkpoint(a.checkpoints()), two = load_checkpoint(b.checkpoints());
+  EXPECT_EQ(one.step, two.step);
+  for (const auto& [name, tensor] : one.weights.tensors)
+    EXPECT_TRUE(at::equal(tensor, two.weights.tensors.at(name))) << name;
+  for (const auto& [name, tensor] : one.optimizer.tensors)
+    EXPECT_TRUE(at::equal(tensor, two.optimizer.tensors.at(name))) << name;
+}
+
+std::vector<nlohmann::json> metrics_of(const RunFolder& run) {
+  std::vector<nlohmann::json> lines;
+  std::ifstream in(run.metrics());
+  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+TEST(Trainer, LearnsAndSaves) {
+  const TempFolder folder;
+  const auto run = RunFolder::create(folder / "run", false);
+  Trainer trainer(small_recipe(), run);
+  const auto result = trainer.run();
+  EXPECT_EQ(result.step, 40);
+  EXPECT_FALSE(result.interrupted);
+  ASSERT_EQ(result.losses.size(), 10u);
+  EXPECT_LT(result.losses.back(), 0.8 * result.losses.front());
+  ASSERT_TRUE(result.held_out_loss);
+  EXPECT_LT(*result.held_out_loss, result.losses.front());
+  EXPECT_EQ(checkpoint_steps(run.checkpoints()), (std::vector<int64_t>{40}));
+  for (const auto& path : {run.config(), run.metrics(), run.tokenizer() / "tokenizer.json"})
+    EXPECT_TRUE(fs::exists(path)) << path;
+}
+
+TEST(Trainer, StoppedAndResumedIsTheSameToTheBit) {
+  const TempFolder folder;
+  const auto whole = RunFolder::create(folder / "whole", false),
+             parts = RunFolder::create(folder / "parts", false);
+  Trainer(small_recipe(), whole).run();
+  auto recipe = small_recipe();
+  recipe.train.stop_at = 17;  // not a multiple of anything
+  Trainer(recipe, parts).run();
+  EXPECT_EQ(load_checkpoint(parts.checkpoints()).step, 17);
+  recipe.train.stop_at = 0;
+  Trainer resumed(recipe, parts);
+  resumed.resume();
+  EXPECT_EQ(resumed.run().step, 40);
+  expect_same_checkpoint(whole, parts);
+}
+
+TEST(Trainer, MetricsCountStepsFromOneAndNeverTwice) {
+  const TempFolder folder;
+  const auto run = RunFolder::create(folder / "run", false);
+  auto recipe = small_recipe();
+  recipe.train.save_steps = 8, recipe.train.stop_at = 12;
+  Trainer(recipe, run).run();
+  fs::remove_all(run.checkpoints() /
+                 "step-00000012");  // as if it had died before that save: lines 9 to 12 are void
+  recipe.train.stop_at = 16;
+  Trainer resumed(recipe, run);
+  resumed.resume();
+  resumed.run();
+  std::vector<int64_t> steps;
+  for (const auto& line : metrics_of(run)) steps.push_back(line.at("global_step").get<int64_t>());
+  EXPECT_EQ(steps, (std::vector<int64_t>{4, 8, 12, 16}));
+}
+
+TEST(Trainer, LoggingIntervalDoesNotChangeTheMeanLoss) {
+  const TempFolder folder;
+  std::vector<double> means;
+  for (const int64_t interval : {1, 5, 40}) {
+    const auto run = RunFolder::create(folder / std::to_string(interval), false);
+    auto recipe = small_recipe();
+    recipe.train.logging_steps = interval, recipe.data.loss_after = "",
+    recipe.data.rows = "stream";  // equal counts
+    const auto losses = Trainer(recipe, run).run().losses;
+    double sum = 0;
+    for (const double loss : losses) sum += loss;
+    means.push_back(sum / static_cast<double>(losses.size()));
+  }
+  EXPECT_NEAR(means[1], means[0], 1e-9 * means[0]);
+  EXPECT_NEAR(means[2], means[0], 1e-9 * means[0]);
+}
+
+TEST(Trainer, Bf16FollowsFp32) {
+  const TempFolder folder;
+  std::vector<double> last;
+  for (const char* precision : {"fp32", "bf16"}) {
+    auto recipe = small_recipe();
+    recipe.train.precision = precision;
+    last.push_back(*Trainer(recipe, RunFolder::create(folder / precision, false)).run().held_out_loss);
+  }
+  EXPECT_NEAR(last[1], last[0], 0.05 * last[0]);
+}
+
+TEST(Trainer, AnExplodingLossIsNamed) {
+  const TempFolder folder;
+  auto recipe = small_recipe();
+  recipe.train.lr = 1e6, recipe.train.clip = 0, recipe.train.warmup_steps = 0, recipe.model.init_std = 10;
+  recipe.train.weight_decay = 100;
+  Trainer trainer(recipe, RunFolder::create(folder / "run", false));
+  const auto message = error_of(ExitCode::kFailure, [&] { trainer.run(); });
+  EXPECT_NE(message.find("learning rate"), std::string::npos) << message;
+}
+
+TEST(RunFolder, IsNeverOverwrittenByAccident) {
+  const TempFolder folder;
+  const auto run = RunFolder::create(folder / "run", false);
+  write_file_whole(run.config(), "train:\n");
+  const auto message = error_of(ExitCode::kUsage, [&] { RunFolder::create(folder / "run", false); });
+  EXPECT_NE(message.find("--overwrite"), std::string::npos) << message;
+  write_file_whole(run.root() / "note", "mine");
+  RunFolder::create(folder / "run", true);
+  EXPECT_FALSE(fs::exists(run.root() / "note"));
+  fs::create_directory(folder / "photos");
+  write_file_whole(folder / "photos" / "cat", "meow");
+  error_of(ExitCode::kUsage, [&] { RunFolder::create(folder / "photos", true); });
+  EXPECT_TRUE(fs::exists(folder / "photos" / "cat"));
+  error_of(ExitCode::kUsage, [&] { RunFolder::open(folder / "nothing"); });
+}
+
+}  // namespace
+}  // namespace tightloop
