@@ -11,11 +11,11 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "cli/verbs.h"
+#include "core/cpu.h"
 #include "core/device.h"
 #include "core/error.h"
 #include "core/plugin.h"
@@ -38,23 +38,9 @@ struct Report {
   std::vector<std::string> advice;
 };
 
-/// "model name" and the like; the first processor stands for all.
-std::string cpu_info(const std::string& key) {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with(key))
-      if (const auto colon = line.find(": "); colon != std::string::npos) return line.substr(colon + 2);
-  return {};
-}
-
 void examine_cpu(Report& report) {
-  std::istringstream flags(cpu_info("flags"));
-  Json features{{"avx2", false}, {"avx512f", false}, {"avx512_bf16", false}, {"amx_bf16", false}};
-  for (std::string flag; flags >> flag;)
-    if (features.contains(flag)) features[flag] = true;
-  if (!features["avx512_bf16"] && !features["amx_bf16"])
-    report.advice.push_back(
-        "This CPU has no bf16 instructions: on the CPU, --train.precision fp32 may be faster.");
+  Json features;
+  for (const char* flag : {"avx2", "avx512f", "avx512_bf16", "amx_bf16"}) features[flag] = cpu_has(flag);
   report.facts["cpu"] = {
       {"model", cpu_info("model name")}, {"cores", available_cores()}, {"features", features}};
 }

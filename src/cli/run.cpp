@@ -12,7 +12,6 @@
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "core/plugin.h"
 #include "core/terminal.h"
 #include "train/recipe.h"
 
@@ -71,11 +70,13 @@ int parse_and_run(int argc, char** argv) {
   add_train(app, settings);
   add_eval(app);
   add_generate(app);
+  add_data(app, settings);
+  add_prepare(app, settings);
   add_tokenizer(app);
   add_config(app, settings);
   add_bench(app, settings);
   add_doctor(app);
-  const std::set<std::string> takes_settings{"train", "config", "bench"};
+  const std::set<std::string> takes_settings{"train", "config", "bench", "data", "prepare"};
   if (!settings.empty() && !arguments.empty() && !takes_settings.contains(arguments.front())) {
     throw usage_error("'tightloop {}' takes no settings of a recipe, such as {}.", arguments.front(),
                       settings.front());
@@ -94,7 +95,6 @@ int parse_and_run(int argc, char** argv) {
 
 int run(int argc, char** argv) {
   try {
-    load_cuda_plugin();
     return parse_and_run(argc, argv);
   } catch (const Stop& stop) {
     log::shut_down();

@@ -28,6 +28,8 @@ void add_train(CLI::App& app, const Settings& settings);
 void add_eval(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_bench(CLI::App& app, const Settings& settings);
+void add_data(CLI::App& app, const Settings& settings);
+void add_prepare(CLI::App& app, const Settings& settings);
 
 /// The run a verb works on: `given`, or the newest one in runs/ when that is empty.
 std::string chosen_run(const std::string& given);

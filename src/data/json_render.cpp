@@ -154,8 +154,12 @@ void split_calculations(std::vector<Message>& messages) {
 
 class JsonRenderer : public Renderer {
  public:
-  JsonRenderer(const DataConfig& config, const Tokenizer& tokenizer, std::shared_ptr<const ChatTemplate> chat)
-      : config_(config), tokenizer_(tokenizer), chat_(std::move(chat)) {}
+  JsonRenderer(const DataConfig& config, const Tokenizer& tokenizer, std::shared_ptr<const ChatTemplate> chat,
+               std::string why_no_chat)
+      : config_(config),
+        tokenizer_(tokenizer),
+        chat_(std::move(chat)),
+        why_no_chat_(std::move(why_no_chat)) {}
 
  protected:
   void make(const Record& record, Rendered& out) const override {
@@ -180,8 +184,7 @@ class JsonRenderer : public Renderer {
     } else {
       read_choice(object, scratch);
     }
-    if (!chat_)
-      throw usage_error("these records are conversations: the tokenizer needs a chat template (chat.form).");
+    if (!chat_) throw usage_error("the data holds conversations: {}", why_no_chat_);
     chat_->render(scratch.messages, out.ids, out.mask);
   }
 
@@ -255,6 +258,7 @@ class JsonRenderer : public Renderer {
   DataConfig config_;
   const Tokenizer& tokenizer_;
   std::shared_ptr<const ChatTemplate> chat_;
+  std::string why_no_chat_;
 };
 
 class PairRenderer : public Renderer {
@@ -307,8 +311,9 @@ std::unique_ptr<Renderer> make_pair_renderer(const DataConfig& config, const Tok
 }
 
 std::unique_ptr<Renderer> make_json_renderer(const DataConfig& config, const Tokenizer& tokenizer,
-                                             std::shared_ptr<const ChatTemplate> chat) {
-  return std::make_unique<JsonRenderer>(config, tokenizer, std::move(chat));
+                                             std::shared_ptr<const ChatTemplate> chat,
+                                             std::string why_no_chat) {
+  return std::make_unique<JsonRenderer>(config, tokenizer, std::move(chat), std::move(why_no_chat));
 }
 
 }  // namespace tightloop

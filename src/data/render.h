@@ -44,9 +44,10 @@ struct BadRecord {
 /// Texts as they are, an end token behind each; with `loss_after`, what follows its first occurrence is
 /// learned.
 std::unique_ptr<Renderer> make_text_renderer(const DataConfig& config, const Tokenizer& tokenizer);
-/// JSON records as data.format says; `chat` may be null when there is no conversation to render.
+/// JSON records as data.format says. Without `chat`, a conversation is a usage error that gives the reason.
 std::unique_ptr<Renderer> make_json_renderer(const DataConfig& config, const Tokenizer& tokenizer,
-                                             std::shared_ptr<const ChatTemplate> chat);
+                                             std::shared_ptr<const ChatTemplate> chat,
+                                             std::string why_no_chat = "");
 
 /// Pairs: the ids of each side between its tokenizer's <s> and </s> (its end-of-text token where it has
 /// none). `json`: the record is ["source", "target"], or an object with data.source_field and

@@ -123,14 +123,16 @@ std::unique_ptr<Renderer> make_renderer(const SourceOptions& options) {
   }
   // Texts need no template, and the tokenizer may have no tokens for one.
   std::shared_ptr<const ChatTemplate> chat;
+  std::string why_no_chat;
   if (data.format != "text") {
     try {
       chat = std::make_shared<ChatTemplate>(options.chat, options.tokenizer);
-    } catch (const Error&) {
+    } catch (const Error& error) {
       if (data.format != "auto") throw;
+      why_no_chat = error.what();
     }
   }
-  return make_json_renderer(data, options.tokenizer, std::move(chat));
+  return make_json_renderer(data, options.tokenizer, std::move(chat), why_no_chat);
 }
 
 bool is_held_out(const Record& first, double val_share) {

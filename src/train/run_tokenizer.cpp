@@ -34,6 +34,10 @@ std::unique_ptr<Tokenizer> train_on_own_data(const Recipe& recipe) {
 
 }  // namespace
 
+std::unique_ptr<Tokenizer> make_tokenizer(const Recipe& recipe) {
+  return recipe.tokenizer.path.empty() ? train_on_own_data(recipe) : load_tokenizer(recipe.tokenizer.path);
+}
+
 std::unique_ptr<Tokenizer> prepare_tokenizer(const Recipe& recipe, const RunFolder& run) {
   if (!std::filesystem::is_empty(run.tokenizer())) return load_tokenizer(run.tokenizer());
   auto tokenizer =

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/cpu.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
@@ -35,7 +36,7 @@ double seconds_since(Clock::time_point start) {
 at::ScalarType compute_dtype(const std::string& precision, const Device& device) {
   if (precision == "bf16") return at::kBFloat16;
   if (precision == "fp32") return at::kFloat;
-  return device.is_cuda() ? at::kBFloat16 : at::kFloat;
+  return device.is_cuda() || cpu_has("amx_bf16") ? at::kBFloat16 : at::kFloat;
 }
 
 void use_threads(int64_t threads) {
@@ -59,6 +60,7 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run)
   recipe_.ops.apply();
   tokenizer_ = prepare_tokenizer(recipe_, run_);
   dataset_ = load_dataset(recipe_.data, recipe_.tasks, *tokenizer_, recipe_.chat);
+  if (dataset_.bad.total() > 0) log::warn("{}", dataset_.bad.report());
   recipe_.model.resolve(tokenizer_->vocab_size());
   model_ = make_model(recipe_.model, recipe_.train.seed);
   model_->parameters().to(at::Device(device_.name()), at::kFloat);
@@ -74,7 +76,7 @@ void Trainer::resume() {
   log::info("Resuming after step {}.", done_);
 }
 
-void Trainer::announce() const {
+void Trainer::announce(int64_t row_length) const {
   const auto& train = recipe_.train;
   const int64_t rows = train.micro_batch * train.accumulate, processes = 1;
   log::info("{} parameters on {}, {}; vocabulary {}; {} training tokens, {} held out.",
@@ -84,7 +86,7 @@ void Trainer::announce() const {
             human_count(static_cast<double>(dataset_.val->tokens())));
   log::info("Effective batch: {} rows x {} accumulated x {} process = {} rows, {} tokens a step; {} steps.",
             train.micro_batch, train.accumulate, processes, rows * processes,
-            rows * processes * recipe_.data.seq_len, train.steps);
+            rows * processes * row_length, train.steps);
 }
 
 void Trainer::step(int64_t step, Loader& loader, Interval& interval) {
@@ -114,9 +116,9 @@ LoaderOptions Trainer::loading() const {
 
 TrainResult Trainer::run() {
   const auto& train = recipe_.train;
-  announce();
   catch_interrupts();
   Loader loader(dataset_.train, loading());
+  announce(loader.row_length());
   Metrics metrics(run_.metrics(), done_);
   TrainResult result;
   const auto started = Clock::now();
@@ -142,7 +144,7 @@ TrainResult Trainer::run() {
                       .grad_norm = interval.grad_norm.item<double>(),
                       .step_seconds = elapsed / static_cast<double>(interval.steps),
                       .tokens_per_second = static_cast<double>(interval.tokens) / elapsed,
-                      .data_wait_share = (loader.wait_seconds() - interval.waited_before) / elapsed});
+                      .data_wait_share = std::max(0.0, loader.wait_seconds() - interval.waited_before) / elapsed});
     interval = Interval(model_->device(), loader.wait_seconds());
   };
 
@@ -185,7 +187,7 @@ StepTimes Trainer::time_steps(int64_t steps) {
   }
   const double elapsed = seconds_since(interval.start);
   times.tokens_per_second = static_cast<double>(interval.tokens) / elapsed;
-  times.data_wait_share = (loader.wait_seconds() - interval.waited_before) / elapsed;
+  times.data_wait_share = std::max(0.0, loader.wait_seconds() - interval.waited_before) / elapsed;
   return times;
 }
 

@@ -55,7 +55,7 @@ class Trainer {
  private:
   struct Interval;  // what gathers on the device between two log lines
 
-  void announce() const;
+  void announce(int64_t row_length) const;
   LoaderOptions loading() const;
   void step(int64_t step, Loader& loader, Interval& interval);
   double evaluate();

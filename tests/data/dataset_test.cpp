@@ -107,6 +107,17 @@ TEST(Dataset, MissingFilesAreNamed) {
   testing::error_of(ExitCode::kUsage, [&] { load_dataset(config, {}, ByteTokenizer()); });
 }
 
+TEST(Dataset, ConversationsWithoutATemplateSayWhatIsMissing) {
+  TempFolder folder;
+  write(folder / "a.jsonl", R"({"question":"q","answer":"a"})");
+  DataConfig config;
+  config.source = "jsonl";
+  config.train = {(folder / "a.jsonl").string()};
+  const auto message =
+      testing::error_of(ExitCode::kUsage, [&] { load_dataset(config, {}, ByteTokenizer()); });
+  EXPECT_NE(message.find("<|im_start|>"), std::string::npos) << message;
+}
+
 TEST(Dataset, NothingToLearnIsSaid) {
   TempFolder folder;
   write(folder / "a.txt", "\n\n");

@@ -1,0 +1,103 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/recipe.h"
+#include "cli/verbs.h"
+#include "core/log.h"
+#include "data/check.h"
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "data/show.h"
+#include "train/run_tokenizer.h"
+
+namespace tightloop::cli {
+
+namespace {
+
+struct Options {
+  std::string file;
+  int64_t rows = 4;
+  bool json = false;
+};
+
+nlohmann::json to_json(const PartCheck& part) {
+  return {{"documents", part.documents},     {"tokens", part.tokens},
+          {"supervised", part.supervised},   {"rows", part.rows},
+          {"padding", part.padding_share},   {"long_documents", part.long_documents}};
+}
+
+std::string to_text(const char* name, const PartCheck& part) {
+  return fmt::format("{}: {} documents, {} tokens ({} to be learned), {} rows, {:.2f} % padding, {} longer than a row\n",
+                     name, part.documents, part.tokens, part.supervised, part.rows, 100 * part.padding_share,
+                     part.long_documents);
+}
+
+void check(const Options& options, const Settings& settings) {
+  const Recipe recipe = read_recipe(options.file, settings);
+  const auto tokenizer = make_tokenizer(recipe);
+  const auto result = check_data({recipe.data, recipe.tasks, recipe.chat, *tokenizer});
+  if (options.json) {
+    nlohmann::json bad = nlohmann::json::object();
+    for (size_t kind = 1; kind < static_cast<size_t>(BadKind::kCount); ++kind) {
+      const auto count = result.bad.count(static_cast<BadKind>(kind));
+      if (count > 0) bad[std::string(bad_kind_name(static_cast<BadKind>(kind)))] = count;
+    }
+    const nlohmann::json json{{"records", result.records},
+                              {"tokens", result.train.tokens + result.val.tokens},
+                              {"padding", result.train.padding_share},
+                              {"bad_records", result.bad.total()},
+                              {"bad", bad},
+                              {"train", to_json(result.train)},
+                              {"val", to_json(result.val)}};
+    std::fputs((json.dump(2) + "\n").c_str(), stdout);
+    return;
+  }
+  std::fputs((fmt::format("{} records\n", result.records) + to_text("train", result.train) + to_text("val", result.val))
+                 .c_str(),
+             stdout);
+  if (result.bad.total() > 0) std::fputs((result.bad.report() + "\n").c_str(), stdout);
+}
+
+void show(const Options& options, const Settings& settings) {
+  const Recipe recipe = read_recipe(options.file, settings);
+  const auto tokenizer = make_tokenizer(recipe);
+  const auto dataset = load_dataset(recipe.data, recipe.tasks, *tokenizer, recipe.chat);
+  if (dataset.bad.total() > 0) log::warn("{}", dataset.bad.report());
+  LoaderOptions loading = loader_options(recipe.data);
+  loading.rows = options.rows;
+  loading.seed = recipe.train.seed;
+  loading.pad_id = tokenizer->end_of_text();
+  Loader loader(dataset.train, loading);
+  const Batch& batch = loader.next();
+  for (int64_t row = 0; row < batch.rows; ++row) {
+    fmt::print("--- row {}, {} of {} tokens to be learned\n{}\n", row,
+               std::count(batch.loss_mask + row * batch.length, batch.loss_mask + (row + 1) * batch.length, 1),
+               batch.length, show_row(batch, row, *tokenizer, ::isatty(STDOUT_FILENO)));
+  }
+}
+
+}  // namespace
+
+void add_data(CLI::App& app, const Settings& settings) {
+  auto* data = app.add_subcommand("data", "Look at what a recipe would train on");
+  data->require_subcommand(1);
+  auto options = std::make_shared<Options>();
+  auto* check_verb = data->add_subcommand("check", "Count records, tokens, padding and bad records");
+  check_verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();
+  check_verb->add_flag("--json", options->json, "For programs");
+  check_verb->footer("Example: tightloop data check configs/text.yaml --data.train my.txt --json");
+  check_verb->callback([=] { check(*options, settings); });
+  auto* show_verb = data->add_subcommand("show", "Print rows as the model will see them, what is learned apart");
+  show_verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();
+  show_verb->add_option("--rows", options->rows, "How many")->check(CLI::PositiveNumber);
+  show_verb->footer("Example: tightloop data show configs/quickstart.yaml --rows 8");
+  show_verb->callback([=] { show(*options, settings); });
+}
+
+}  // namespace tightloop::cli

@@ -1,0 +1,71 @@
+#include "data/prepare.h"
+
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <chrono>
+#include <memory>
+
+#include "cli/recipe.h"
+#include "cli/verbs.h"
+#include "core/error.h"
+#include "core/interrupt.h"
+#include "core/log.h"
+#include "core/terminal.h"
+#include "train/run_tokenizer.h"
+
+namespace tightloop::cli {
+
+namespace {
+
+struct Options {
+  std::string file, output;
+  uint64_t shard_tokens = PrepareOptions().shard_tokens;
+};
+
+std::string summary(const PrepareProgress& progress) {
+  return fmt::format("{} records, {} training tokens in {} documents, {} held out",
+                     human_count(static_cast<double>(progress.records)),
+                     human_count(static_cast<double>(progress.train_tokens)), progress.train_documents,
+                     human_count(static_cast<double>(progress.val_tokens)));
+}
+
+void run_prepare(const Options& options, const Settings& settings) {
+  const Recipe recipe = read_recipe(options.file, settings);
+  const auto tokenizer = make_tokenizer(recipe);
+  catch_interrupts();
+  auto last = std::chrono::steady_clock::now();
+  PrepareOptions preparing{.folder = options.output, .shard_tokens = options.shard_tokens, .progress = {}};
+  preparing.progress = [&](const PrepareProgress& progress) {
+    terminal::set_live(summary(progress));
+    const auto now = std::chrono::steady_clock::now();
+    if (!terminal::is_live() && now - last > std::chrono::seconds(5)) {
+      log::info("{}", summary(progress));
+      last = now;
+    }
+    return !interrupted();
+  };
+  const auto report = prepare({recipe.data, recipe.tasks, recipe.chat, *tokenizer}, preparing);
+  terminal::clear_live();
+  if (report.bad.total() > 0) log::warn("{}", report.bad.report());
+  if (!report.finished) {
+    log::warn("Stopped; the same command goes on from the last finished shard.");
+    throw Stop{static_cast<int>(ExitCode::kInterrupted)};
+  }
+  log::info("{}.\nTrain on it with: --data.source shards --data.train {} --tokenizer.path {}/tokenizer",
+            summary(report.totals), options.output, options.output);
+}
+
+}  // namespace
+
+void add_prepare(CLI::App& app, const Settings& settings) {
+  auto options = std::make_shared<Options>();
+  auto* verb = app.add_subcommand("prepare", "Tokenize a recipe's data once, into shards");
+  verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();
+  verb->add_option("--output", options->output, "Folder for the shards")->required();
+  verb->add_option("--shard-tokens", options->shard_tokens, "Tokens in a shard")->check(CLI::PositiveNumber);
+  verb->footer("Example: tightloop prepare configs/text.yaml --data.train 'books/*.txt' --output shards");
+  verb->callback([=] { run_prepare(*options, settings); });
+}
+
+}  // namespace tightloop::cli

@@ -1,0 +1,103 @@
+#include "data/check.h"
+
+#include <memory>
+#include <numeric>
+
+#include "core/error.h"
+#include "data/dataset.h"
+#include "data/pairs.h"
+#include "data/rows.h"
+#include "data/tokenize.h"
+
+namespace tightloop {
+
+namespace {
+
+// Documents of which only the lengths are known: enough for a plan of rows.
+class Lengths : public Documents, public DocumentSink {
+ public:
+  void extend(std::span<const int32_t> ids, std::span<const uint8_t> mask) override {
+    tokens_ += ids.size();
+    supervised_ += mask.empty() ? ids.size() : std::accumulate(mask.begin(), mask.end(), uint64_t{0});
+  }
+  void close(int32_t) override { begins_.push_back(tokens_); }
+  uint64_t size() const override { return begins_.size() - 1; }
+  uint64_t begin(uint64_t document) const override { return begins_[document]; }
+  int32_t source(uint64_t) const override { return 0; }
+  void read(uint64_t, uint64_t, int32_t*) const override { throw std::logic_error("only lengths are known"); }
+  uint64_t read_mask(uint64_t, uint64_t, uint8_t*) const override {
+    throw std::logic_error("only lengths are known");
+  }
+  uint64_t supervised() const { return supervised_; }
+
+ private:
+  std::vector<uint64_t> begins_{0};
+  uint64_t tokens_ = 0, supervised_ = 0;
+};
+
+void plan(const DataConfig& config, const std::shared_ptr<const Documents>& documents, PartCheck& part) {
+  part.documents = documents->size();
+  part.tokens = documents->tokens();
+  try {
+    if (config.source == "pairs") {
+      PairOptions options;
+      options.batch_tokens = config.batch_tokens, options.bucket = config.bucket,
+      options.max_length = config.seq_len;
+      const PairPlan pairs(*documents, options);
+      part.rows = pairs.batches(), part.long_documents = pairs.long_pairs(),
+      part.padding_share = pairs.padding_share();
+    } else {
+      const auto rows = make_row_plan(config.rows, documents, config.seq_len, 0, 0);
+      part.rows = rows->rows(), part.long_documents = rows->long_documents(),
+      part.padding_share = rows->padding_share();
+    }
+  } catch (const Error&) {  // not enough for a single row: 0 of them
+  }
+}
+
+}  // namespace
+
+DataCheck check_data(const SourceOptions& options) {
+  const DataConfig& config = options.data;
+  DataCheck check;
+  if (!config.mixture.empty() || config.source == "shards") {
+    const Dataset dataset =
+        load_dataset(config, options.tasks, options.tokenizer, options.chat, options.target_tokenizer);
+    for (auto [documents, part] : {std::pair{dataset.train, &check.train}, {dataset.val, &check.val}}) {
+      plan(config, documents, *part);
+      std::vector<uint8_t> mask(1 << 16);
+      std::vector<int32_t> ids(mask.size());  // read too, so that every block of a shard is verified
+      for (uint64_t at = 0; at < documents->tokens(); at += mask.size()) {
+        const uint64_t count = std::min<uint64_t>(mask.size(), documents->tokens() - at);
+        part->supervised += documents->read_mask(at, count, mask.data());
+        documents->read(at, count, ids.data());
+      }
+      check.records += documents->size();
+    }
+    check.bad = dataset.bad;
+    return check;
+  }
+  check.bad = BadRecords(config.on_bad_record == "fail");
+  const auto train = std::make_shared<Lengths>(), val = std::make_shared<Lengths>();
+  const auto renderer = make_renderer(options);
+  const TokenizeOptions tokenizing{static_cast<int>(config.tokenizer_threads), config.tokenizer_batch_size};
+  for (const bool val_records : {false, true}) {
+    if (val_records && !has_val_records(config)) continue;
+    SplitSink sink(*train, *val, val_records ? 1 : has_val_records(config) ? 0 : config.holdout, 0);
+    tokenize(*open_records(options, val_records), *renderer, tokenizing, check.bad,
+             [&](const Record& record, const Rendered& rendered) {
+               sink.add(record, rendered);
+               check.records += record.last;
+               return true;
+             });
+    sink.finish();
+  }
+  check.records += check.bad.total();
+  plan(config, train, check.train);
+  plan(config, val, check.val);
+  check.train.supervised = train->supervised();
+  check.val.supervised = val->supervised();
+  return check;
+}
+
+}  // namespace tightloop

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/bad_records.h"
+#include "data/source.h"
+
+namespace tightloop {
+
+/// What `tightloop data check` tells of one part. Lengths are kept, tokens are not, so memory stays small.
+struct PartCheck {
+  uint64_t documents = 0, tokens = 0, supervised = 0;
+  uint64_t rows = 0, long_documents = 0;  // as data.rows and data.seq_len make them
+  double padding_share = 0;
+};
+
+struct DataCheck {
+  uint64_t records = 0;
+  PartCheck train, val;
+  BadRecords bad;
+};
+
+/// Reads, renders and plans all that the configuration names, and keeps only the counts. Of pairs, a pair is
+/// two documents and a row is a batch.
+DataCheck check_data(const SourceOptions& options);
+
+}  // namespace tightloop
