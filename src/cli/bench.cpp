@@ -62,21 +62,23 @@ void bench_step(const StepOptions& options, const Settings& settings) {
   auto times = trainer.time_steps(options.steps);
   auto& ms = times.milliseconds;
   std::ranges::sort(ms);
-  print(options.json,
-        {{"ms", ms[ms.size() / 2]},
-         {"ms_min", ms.front()},
-         {"ms_max", ms.back()},
-         {"tokens_s", times.tokens_per_second},
-         {"data_wait", times.data_wait_share},
-         {"steps", options.steps}},
-        fmt::format("{} steps: median {:.2f} ms ({:.2f} to {:.2f}), {:.0f} tokens/s, waiting for data {:.2f} %",
-                    options.steps, ms[ms.size() / 2], ms.front(), ms.back(), times.tokens_per_second,
-                    100 * times.data_wait_share));
+  print(
+      options.json,
+      {{"ms", ms[ms.size() / 2]},
+       {"ms_min", ms.front()},
+       {"ms_max", ms.back()},
+       {"tokens_s", times.tokens_per_second},
+       {"data_wait", times.data_wait_share},
+       {"steps", options.steps}},
+      fmt::format("{} steps: median {:.2f} ms ({:.2f} to {:.2f}), {:.0f} tokens/s, waiting for data {:.2f} %",
+                  options.steps, ms[ms.size() / 2], ms.front(), ms.back(), times.tokens_per_second,
+                  100 * times.data_wait_share));
 }
 
 void bench_tokenizer(const TokenizerOptions& options) {
   const auto tokenizer = load_tokenizer(options.tokenizer);
-  const auto speed = measure_tokenizer(*tokenizer, read_file(options.input), options.threads, options.megabytes);
+  const auto speed =
+      measure_tokenizer(*tokenizer, read_file(options.input), options.threads, options.megabytes);
   print(options.json,
         {{"mb_s", speed.mb_s},
          {"tokens_s", speed.tokens_s},
@@ -84,8 +86,8 @@ void bench_tokenizer(const TokenizerOptions& options) {
          {"bytes", speed.bytes},
          {"tokens", speed.tokens},
          {"documents", speed.documents}},
-        fmt::format("{:.1f} MB/s, {:.2f} M tokens/s with {} threads ({} documents)", speed.mb_s, speed.tokens_s / 1e6,
-                    options.threads, speed.documents));
+        fmt::format("{:.1f} MB/s, {:.2f} M tokens/s with {} threads ({} documents)", speed.mb_s,
+                    speed.tokens_s / 1e6, options.threads, speed.documents));
 }
 
 void bench_loader(const LoaderBenchOptions& options, const Settings& settings) {

@@ -27,15 +27,16 @@ struct Options {
 };
 
 nlohmann::json to_json(const PartCheck& part) {
-  return {{"documents", part.documents},     {"tokens", part.tokens},
-          {"supervised", part.supervised},   {"rows", part.rows},
-          {"padding", part.padding_share},   {"long_documents", part.long_documents}};
+  return {{"documents", part.documents},   {"tokens", part.tokens},
+          {"supervised", part.supervised}, {"rows", part.rows},
+          {"padding", part.padding_share}, {"long_documents", part.long_documents}};
 }
 
 std::string to_text(const char* name, const PartCheck& part) {
-  return fmt::format("{}: {} documents, {} tokens ({} to be learned), {} rows, {:.2f} % padding, {} longer than a row\n",
-                     name, part.documents, part.tokens, part.supervised, part.rows, 100 * part.padding_share,
-                     part.long_documents);
+  return fmt::format(
+      "{}: {} documents, {} tokens ({} to be learned), {} rows, {:.2f} % padding, {} longer than a row\n",
+      name, part.documents, part.tokens, part.supervised, part.rows, 100 * part.padding_share,
+      part.long_documents);
 }
 
 void check(const Options& options, const Settings& settings) {
@@ -58,7 +59,8 @@ void check(const Options& options, const Settings& settings) {
     std::fputs((json.dump(2) + "\n").c_str(), stdout);
     return;
   }
-  std::fputs((fmt::format("{} records\n", result.records) + to_text("train", result.train) + to_text("val", result.val))
+  std::fputs((fmt::format("{} records\n", result.records) + to_text("train", result.train) +
+              to_text("val", result.val))
                  .c_str(),
              stdout);
   if (result.bad.total() > 0) std::fputs((result.bad.report() + "\n").c_str(), stdout);
@@ -76,9 +78,10 @@ void show(const Options& options, const Settings& settings) {
   Loader loader(dataset.train, loading);
   const Batch& batch = loader.next();
   for (int64_t row = 0; row < batch.rows; ++row) {
-    fmt::print("--- row {}, {} of {} tokens to be learned\n{}\n", row,
-               std::count(batch.loss_mask + row * batch.length, batch.loss_mask + (row + 1) * batch.length, 1),
-               batch.length, show_row(batch, row, *tokenizer, ::isatty(STDOUT_FILENO)));
+    fmt::print(
+        "--- row {}, {} of {} tokens to be learned\n{}\n", row,
+        std::count(batch.loss_mask + row * batch.length, batch.loss_mask + (row + 1) * batch.length, 1),
+        batch.length, show_row(batch, row, *tokenizer, ::isatty(STDOUT_FILENO)));
   }
 }
 
@@ -93,7 +96,8 @@ void add_data(CLI::App& app, const Settings& settings) {
   check_verb->add_flag("--json", options->json, "For programs");
   check_verb->footer("Example: tightloop data check configs/text.yaml --data.train my.txt --json");
   check_verb->callback([=] { check(*options, settings); });
-  auto* show_verb = data->add_subcommand("show", "Print rows as the model will see them, what is learned apart");
+  auto* show_verb =
+      data->add_subcommand("show", "Print rows as the model will see them, what is learned apart");
   show_verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();
   show_verb->add_option("--rows", options->rows, "How many")->check(CLI::PositiveNumber);
   show_verb->footer("Example: tightloop data show configs/quickstart.yaml --rows 8");

@@ -19,6 +19,10 @@ constexpr std::array<uint64_t, 256> kBytesOfBits = [] {
 
 }  // namespace
 
+size_t part_of(const std::vector<uint64_t>& firsts, uint64_t index) {
+  return std::upper_bound(firsts.begin(), firsts.end(), index) - firsts.begin() - 1;
+}
+
 uint64_t Documents::document_at(uint64_t position) const {
   uint64_t low = 0, high = size();  // begin(low) <= position < begin(high)
   while (high - low > 1) {

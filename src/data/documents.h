@@ -35,6 +35,10 @@ class Documents {
   uint64_t document_at(uint64_t position) const;
 };
 
+/// Which of several parts an index falls in. `firsts` holds the first index of each, and the total; parts may
+/// be empty.
+size_t part_of(const std::vector<uint64_t>& firsts, uint64_t index);
+
 /// Where documents are written to, one after another.
 class DocumentSink {
  public:

@@ -1,10 +1,6 @@
-#include <simdjson.h>
-
 #include <array>
 
-#include "core/error.h"
-#include "data/json_numbers.h"
-#include "data/render.h"
+#include "data/json_access.h"
 
 namespace tightloop {
 
@@ -12,56 +8,12 @@ namespace {
 
 namespace dom = simdjson::dom;
 
-std::string_view text_of(dom::element value, std::string_view field) {
-  std::string_view text;
-  if (value.get(text) != simdjson::SUCCESS) {
-    throw BadRecord{BadKind::kWrongType, fmt::format("'{}' is not a string", field)};
-  }
-  return text;
-}
-
-dom::element field_of(dom::object object, std::string_view field) {
-  dom::element value;
-  if (object.at_key(field).get(value) != simdjson::SUCCESS) {
-    throw BadRecord{BadKind::kMissingField, fmt::format("no field '{}'", field)};
-  }
-  return value;
-}
-
-bool has(dom::object object, std::string_view field) {
-  return object.at_key(field).error() == simdjson::SUCCESS;
-}
-
-dom::array list_of(dom::element value, std::string_view field) {
-  dom::array list;
-  if (value.get(list) != simdjson::SUCCESS) {
-    throw BadRecord{BadKind::kWrongType, fmt::format("{} is not a list", field)};
-  }
-  return list;
-}
-
 // Memory that a thread needs for one record at a time.
 struct Scratch {
   dom::parser parser;
   std::string rewritten, question;
   std::vector<Message> messages;
 };
-
-dom::element parse(std::string_view bytes, Scratch& scratch) {
-  dom::element root;
-  auto error = scratch.parser.parse(bytes.data(), bytes.size(), false).get(root);
-  if (error == simdjson::NUMBER_ERROR && without_large_numbers(bytes, scratch.rewritten)) {
-    error = scratch.parser.parse(scratch.rewritten).get(root);
-  }
-  if (error != simdjson::SUCCESS && !simdjson::validate_utf8(bytes.data(), bytes.size())) {
-    throw BadRecord{BadKind::kInvalidUtf8, "not UTF-8"};
-  }
-  if (error == simdjson::EMPTY) throw BadRecord{BadKind::kEmpty, "nothing in it"};
-  if (error == simdjson::MEMALLOC)
-    throw device_error("out of memory for a record of {} bytes.", bytes.size());
-  if (error != simdjson::SUCCESS) throw BadRecord{BadKind::kMalformedJson, simdjson::error_message(error)};
-  return root;
-}
 
 Role role_of(std::string_view name) {
   static constexpr std::array<std::pair<std::string_view, Role>, 11> kRoles{{{"system", Role::kSystem},
@@ -88,7 +40,8 @@ void add_parts(Role role, dom::array parts, std::vector<Message>& messages) {
       throw BadRecord{BadKind::kWrongType, "a part of a message is not an object"};
     }
     Message message{role, text_of(field_of(object, "text"), "text")};
-    const std::string_view type = has(object, "type") ? text_of(field_of(object, "type"), "type") : "text";
+    const std::string_view type =
+        has_field(object, "type") ? text_of(field_of(object, "type"), "type") : "text";
     if (type == "python") message.part = Message::Part::kCode;
     if (type == "python_output") message.part = Message::Part::kOutput;
     if (type != "python" && type != "python_output" && type != "text") {
@@ -112,9 +65,10 @@ void read_messages(dom::element value, std::vector<Message>& messages) {
     dom::object object;
     if (turn.get(object) != simdjson::SUCCESS)
       throw BadRecord{BadKind::kWrongType, "a message is not an object"};
-    const bool from = !has(object, "role") && has(object, "from");
+    const bool from = !has_field(object, "role") && has_field(object, "from");
     const Role role = role_of(text_of(field_of(object, from ? "from" : "role"), from ? "from" : "role"));
-    const std::string_view key = !has(object, "content") && has(object, "value") ? "value" : "content";
+    const std::string_view key =
+        !has_field(object, "content") && has_field(object, "value") ? "value" : "content";
     const dom::element content = field_of(object, key);
     if (content.is_array()) {
       add_parts(role, content.get_array().value_unsafe(), messages);
@@ -164,7 +118,7 @@ class JsonRenderer : public Renderer {
  protected:
   void make(const Record& record, Rendered& out) const override {
     static thread_local Scratch scratch;
-    const dom::element root = parse(record.bytes, scratch);
+    const dom::element root = parse_json(record.bytes, scratch.parser, scratch.rewritten);
     dom::object object;
     if (root.get(object) != simdjson::SUCCESS)
       throw BadRecord{BadKind::kWrongType, "the record is not an object"};
@@ -191,13 +145,15 @@ class JsonRenderer : public Renderer {
  private:
   std::string messages_field(dom::object object) const {
     if (!config_.messages_field.empty()) return config_.messages_field;
-    return !has(object, "messages") && has(object, "conversations") ? "conversations" : "messages";
+    return !has_field(object, "messages") && has_field(object, "conversations") ? "conversations"
+                                                                                : "messages";
   }
 
   std::string guess(dom::object object) const {
-    if (has(object, messages_field(object))) return "chat";
-    if (has(object, config_.choices_field)) return "choice";
-    if (has(object, config_.question_field) && has(object, config_.answer_field)) return "question";
+    if (has_field(object, messages_field(object))) return "chat";
+    if (has_field(object, config_.choices_field)) return "choice";
+    if (has_field(object, config_.question_field) && has_field(object, config_.answer_field))
+      return "question";
     return "text";
   }
 
@@ -230,7 +186,7 @@ class JsonRenderer : public Renderer {
       if (is_answer(answer, i, text, kLetters[i])) right = std::min(right, i);
       ++i;
     }
-    if (labelled && has(columns, "label")) {
+    if (labelled && has_field(columns, "label")) {
       i = 0;
       for (const dom::element label : list_of(field_of(columns, "label"), "label")) {
         std::string_view name, wanted;
@@ -261,54 +217,7 @@ class JsonRenderer : public Renderer {
   std::string why_no_chat_;
 };
 
-class PairRenderer : public Renderer {
- public:
-  PairRenderer(const DataConfig& config, const Tokenizer& source, const Tokenizer& target, bool json)
-      : config_(config), source_(source), target_(target), json_(json) {}
-
- protected:
-  void make(const Record& record, Rendered& out) const override {
-    static thread_local Scratch scratch;
-    std::string_view first = record.bytes, second = record.second;
-    if (json_) {
-      const dom::element root = parse(record.bytes, scratch);
-      if (root.is_object()) {
-        const dom::object object = root.get_object().value_unsafe();
-        first = text_of(field_of(object, config_.source_field), config_.source_field);
-        second = text_of(field_of(object, config_.target_field), config_.target_field);
-      } else {
-        const dom::array pair = list_of(root, "a pair");
-        if (pair.size() < 2) throw BadRecord{BadKind::kUnpaired, "the list has fewer than two sentences"};
-        first = text_of(pair.at(0).value_unsafe(), "the first of a pair");
-        second = text_of(pair.at(1).value_unsafe(), "the second of a pair");
-      }
-    }
-    encode(first, source_, out.ids);
-    encode(second, target_, out.second);
-  }
-
- private:
-  static void encode(std::string_view text, const Tokenizer& tokenizer, std::vector<int32_t>& ids) {
-    if (text.find_first_not_of(" \t\r\n") == text.npos) throw BadRecord{BadKind::kEmpty, "one side is empty"};
-    if (!simdjson::validate_utf8(text.data(), text.size()))
-      throw BadRecord{BadKind::kInvalidUtf8, "not UTF-8 text"};
-    const int32_t end = tokenizer.end_of_text();
-    ids.push_back(tokenizer.token_id("<s>").value_or(end));
-    tokenizer.encode(text, ids, SpecialText::kText);
-    ids.push_back(tokenizer.token_id("</s>").value_or(end));
-  }
-
-  DataConfig config_;
-  const Tokenizer &source_, &target_;
-  bool json_;
-};
-
 }  // namespace
-
-std::unique_ptr<Renderer> make_pair_renderer(const DataConfig& config, const Tokenizer& source,
-                                             const Tokenizer& target, bool json) {
-  return std::make_unique<PairRenderer>(config, source, target, json);
-}
 
 std::unique_ptr<Renderer> make_json_renderer(const DataConfig& config, const Tokenizer& tokenizer,
                                              std::shared_ptr<const ChatTemplate> chat,

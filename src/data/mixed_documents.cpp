@@ -5,14 +5,6 @@
 
 namespace tightloop {
 
-namespace {
-
-size_t part_of(const std::vector<uint64_t>& firsts, uint64_t index) {
-  return std::upper_bound(firsts.begin(), firsts.end(), index) - firsts.begin() - 1;
-}
-
-}  // namespace
-
 MixedDocuments::MixedDocuments(const std::vector<Source>& sources, uint64_t unit) {
   for (size_t s = 0; s < sources.size(); ++s) {
     const Documents& documents = *owned_.emplace_back(sources[s].documents);

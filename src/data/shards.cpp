@@ -10,15 +10,6 @@
 
 namespace tightloop {
 
-namespace {
-
-// Which part of [0, firsts.back()) an index falls in. Parts may be empty.
-size_t part_of(const std::vector<uint64_t>& firsts, uint64_t index) {
-  return std::upper_bound(firsts.begin(), firsts.end(), index) - firsts.begin() - 1;
-}
-
-}  // namespace
-
 Shard::Shard(const fs::path& path) : file_(path), data_(file_.text().data()) {
   const uint64_t size = file_.text().size();
   const auto broken = [&](const char* why) {

@@ -8,8 +8,9 @@
 
 namespace tightloop {
 
-/// A row as a person reads it: what will be learned in green (without colour: in [brackets]), what is only read as it
-/// is, `|` between documents, padding left out. Line ends stay; other control characters are spelled out.
+/// A row as a person reads it: what will be learned in green (without colour: in [brackets]), what is only
+/// read as it is, `|` between documents, padding left out. Line ends stay; other control characters are
+/// spelled out.
 std::string show_row(const Batch& batch, int64_t row, const Tokenizer& tokenizer, bool colour);
 
 }  // namespace tightloop

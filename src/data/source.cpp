@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
-#include "core/hash.h"
+#include "data/held_out.h"
 #include "data/json_array_reader.h"
 #include "data/line_reader.h"
 #include "data/pair_reader.h"
@@ -135,10 +135,6 @@ std::unique_ptr<Renderer> make_renderer(const SourceOptions& options) {
   return make_json_renderer(data, options.tokenizer, std::move(chat), why_no_chat);
 }
 
-bool is_held_out(const Record& first, double val_share) {
-  return static_cast<double>(hash64(first.bytes) >> 11) * 0x1.0p-53 < val_share;
-}
-
 int64_t vocab_size_of(const SourceOptions& options) {
   const int64_t target = options.target_tokenizer ? options.target_tokenizer->vocab_size() : 0;
   return std::max<int64_t>(options.tokenizer.vocab_size(), target);
@@ -146,7 +142,7 @@ int64_t vocab_size_of(const SourceOptions& options) {
 
 void SplitSink::add(const Record& record, const Rendered& rendered) {
   if (record.first) finish();
-  if (!open_) open_ = is_held_out(record, val_share_) ? &val_ : &train_;
+  if (!open_) open_ = is_held_out(record.bytes, val_share_) ? &val_ : &train_;
   open_->extend(rendered.ids, rendered.mask);
   if (!rendered.second.empty()) {  // the translation is the next document
     open_->close(source_);

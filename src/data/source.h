@@ -37,9 +37,6 @@ std::unique_ptr<RecordReader> open_records(const SourceOptions& options, bool va
 bool has_val_records(const DataConfig& config);
 std::unique_ptr<Renderer> make_renderer(const SourceOptions& options);
 
-/// Whether a document that starts with this record belongs to the val part: a function of its content alone.
-bool is_held_out(const Record& first, double val_share);
-
 /// One more than the largest id of either side.
 int64_t vocab_size_of(const SourceOptions& options);
 

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "core/error.h"
-#include "core/hash.h"
 #include "core/random.h"
+#include "data/held_out.h"
 #include "data/json_text.h"
 
 namespace tightloop {
@@ -66,8 +66,7 @@ class SpellingReader : public RecordReader {
       Random random(config_.seed, held_out_ ? ~static_cast<uint64_t>(next_) : next_);
       Talk talk;
       do talk = random.below(2) ? spell(random) : count(random);
-      while ((static_cast<double>(hash64(talk.question) >> 11) * 0x1.0p-53 < config_.held_out_share) !=
-             held_out_);
+      while (is_held_out(talk.question, config_.held_out_share) != held_out_);
       json_ = R"({"messages":[{"role":"user","content":)";
       append_json_string(talk.question, json_);
       json_ += R"(},{"role":"assistant","content":)";

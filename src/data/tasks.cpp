@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/hash.h"
 #include "core/random.h"
+#include "data/held_out.h"
 
 namespace tightloop {
 
@@ -61,7 +61,7 @@ Question make_question(const std::string& kind, const TasksConfig& config, Rando
 }
 
 bool is_held_out(const Question& question, const TasksConfig& config) {
-  return static_cast<double>(hash64(question.prompt) >> 11) * 0x1.0p-53 < config.held_out_share;
+  return tightloop::is_held_out(question.prompt, config.held_out_share);
 }
 
 void check(const TasksConfig& config) {

@@ -1,6 +1,7 @@
 #include "data/training_text.h"
 
 #include "core/error.h"
+#include "data/held_out.h"
 #include "data/source.h"
 
 namespace tightloop {
@@ -31,7 +32,7 @@ bool TrainingText::next(std::string& text) {
     }
     const Record record = batch_[at_++];
     if (record.bad != BadKind::kNone) continue;
-    if (record.first) held_out_ = is_held_out(record, val_share_);
+    if (record.first) held_out_ = is_held_out(record.bytes, val_share_);
     if (held_out_) continue;
     text = record.bytes;
     return true;

@@ -172,7 +172,8 @@ std::unique_ptr<Tokenizer> train_bpe(const BpeTrainOptions& options,
       options.special_tokens.size())
     throw usage_error("a special token is named twice.");
   for (const std::string& content : options.special_tokens)
-    if (content.empty() || !is_utf8(content)) throw usage_error("a special token must be text, and not empty.");
+    if (content.empty() || !is_utf8(content))
+      throw usage_error("a special token must be text, and not empty.");
   if (options.vocab_size < 256 + specials || options.vocab_size >= kTokenLimit)
     throw usage_error("the vocabulary must have between {} tokens (the bytes and {} special) and {}, not {}.",
                       256 + specials, specials, kTokenLimit - 1, options.vocab_size);

@@ -3,6 +3,9 @@
 
 #include <pcre2.h>
 
+#include <algorithm>
+#include <cstdint>
+
 #include "core/error.h"
 
 namespace tightloop {
@@ -53,6 +56,10 @@ RegexSplit::~RegexSplit() { pcre2_code_free(compiled_->code); }
 
 void RegexSplit::split(std::string_view text, const std::function<void(std::string_view)>& emit) const {
   thread_local const Match match;
+  // Long runs cost steps, patterns that explode cost many more.
+  constexpr uint64_t kMost = UINT32_MAX;
+  pcre2_set_match_limit(match.context,
+                        static_cast<uint32_t>(std::min(kMost, 10'000'000 + 64 * uint64_t{text.size()})));
   size_t emitted = 0, from = 0;
   while (from < text.size()) {
     const int count = pcre2_match(compiled_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
@@ -61,15 +68,17 @@ void RegexSplit::split(std::string_view text, const std::function<void(std::stri
     if (count < 0)
       throw data_error("the split pattern '{}' could not be matched at byte {} of a text: {}.",
                        compiled_->pattern, from, reason(count));
-    const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(match.data);
-    if (bounds[1] <= bounds[0]) {  // an empty match splits nothing
-      from = std::max<size_t>(from, bounds[0]) + 1;
+    // Copied, because emit may split again, with the same match data.
+    const size_t begin = pcre2_get_ovector_pointer(match.data)[0],
+                 end = pcre2_get_ovector_pointer(match.data)[1];
+    if (end <= begin) {  // an empty match splits nothing
+      from = std::max(from, begin) + 1;
       while (from < text.size() && (static_cast<uint8_t>(text[from]) & 0xC0) == 0x80) ++from;
       continue;
     }
-    if (bounds[0] > emitted) emit(text.substr(emitted, bounds[0] - emitted));
-    emit(text.substr(bounds[0], bounds[1] - bounds[0]));
-    emitted = from = bounds[1];
+    if (begin > emitted) emit(text.substr(emitted, begin - emitted));
+    emit(text.substr(begin, end - begin));
+    emitted = from = end;
   }
   if (emitted < text.size()) emit(text.substr(emitted));
 }

@@ -43,6 +43,11 @@ def variants(tokenizer):
         yield name, tokenizer
     tokenizer.pre_tokenizer = step(pre_tokenizers.Split(Regex(r"\p{Han}+|[0-9]|\w+|[^\w\s]+|\s+"), "isolated"))
     yield "other_regex", tokenizer
+    steps = [r"[0-9]{1,2}", r"\p{Han}+", r"[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"]
+    steps = [pre_tokenizers.Split(Regex(regex), "isolated") for regex in steps]
+    steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    yield "three_regexes", tokenizer
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.add_tokens(
@@ -69,7 +74,7 @@ def main():
             base = file["model"]
             golden["model"] = base
         file["model"] = None
-        some = golden["plain_texts" if name == "other_regex" else "texts"]
+        some = golden["plain_texts" if "_regex" in name else "texts"]
         ids = [variant.encode(text, add_special_tokens=False).ids for text in some]
         golden["variants"].append({"name": name, "file": file, "ids": ids})
     golden["tiktoken"] = []

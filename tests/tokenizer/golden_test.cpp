@@ -17,13 +17,13 @@ const json& golden() {
 }
 
 TEST(TokenizerGolden, ids_are_those_of_hugging_face) {
-  ASSERT_EQ(golden()["variants"].size(), 9u);
+  ASSERT_EQ(golden()["variants"].size(), 10u);
   for (const json& variant : golden()["variants"]) {
     const std::string name = variant["name"];
     json file = variant["file"];
     file["model"] = golden()["model"];
     const Bpe tokenizer(parse_hf_json(file.dump(), name), name);
-    const json& texts = golden()[name == "other_regex" ? "plain_texts" : "texts"];
+    const json& texts = golden()[name.find("_regex") != std::string::npos ? "plain_texts" : "texts"];
     ASSERT_EQ(texts.size(), variant["ids"].size());
     for (size_t i = 0; i < texts.size(); ++i) {
       const std::string text = texts[i];

@@ -163,6 +163,21 @@ TEST(RegexSplit, keeps_what_is_between_matches_and_bad_bytes) {
   EXPECT_EQ(matched(regex, ""), Pieces{});
 }
 
+TEST(RegexSplit, splits_within_splits) {
+  const RegexSplit digits("[0-9]+"), spaces("\\s+");
+  Pieces pieces;
+  digits.split("a b 12 c d3", [&](std::string_view outer) {
+    spaces.split(outer, [&](std::string_view inner) { pieces.emplace_back(inner); });
+  });
+  EXPECT_EQ(pieces, (Pieces{"a", " ", "b", " ", "12", " ", "c", " ", "d", "3"}));
+}
+
+TEST(RegexSplit, long_runs_are_matched_and_explosions_stopped) {
+  const std::string spaces(4 << 20, ' ');
+  EXPECT_EQ(matched(RegexSplit("\\s*[\\r\\n]+|\\s+"), spaces), Pieces{spaces});
+  testing::error_of(ExitCode::kData, [] { matched(RegexSplit("(a+)+$"), std::string(64, 'a') + "b"); });
+}
+
 TEST(RegexSplit, names_a_pattern_that_does_not_compile) {
   const auto message = testing::error_of(ExitCode::kData, [] { RegexSplit("(a"); });
   EXPECT_NE(message.find("(a"), std::string::npos);

@@ -1,0 +1,107 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "e2e/program.h"
+
+namespace tightloop {
+namespace {
+
+using testing::contains;
+using testing::run;
+using testing::TempFolder;
+
+const std::string kText = "'" TIGHTLOOP_SOURCE_DIR "/configs/text.yaml' ";
+
+void write_documents(const TempFolder& folder) {
+  std::string text;
+  for (int i = 0; i < 300; ++i)
+    text += "Document number " + std::to_string(i * 7919 % 1000) + " says that the cat sat.\n\n";
+  write_file_whole(folder / "a.txt", text);
+}
+
+TEST(DataVerb, CheckCountsWithoutTraining) {
+  const TempFolder folder;
+  write_documents(folder);
+  const auto outcome =
+      run(folder.path(), "tightloop data check " + kText +
+                             "--data.train a.txt --data.seq_len 32 --tokenizer.vocab_size 300 --json");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const auto json = nlohmann::json::parse(outcome.output);
+  EXPECT_EQ(json.at("records"), 300);
+  EXPECT_EQ(json.at("bad_records"), 0);
+  EXPECT_EQ(json.at("train").at("documents").get<int>() + json.at("val").at("documents").get<int>(), 300);
+  EXPECT_GT(json.at("tokens").get<int>(), 300);
+  EXPECT_FALSE(fs::exists(folder / "runs"));
+}
+
+TEST(DataVerb, CheckCountsBadRecordsByKind) {
+  const TempFolder folder;
+  write_file_whole(
+      folder / "a.jsonl",
+      "{\"text\": \"fine and long enough to fill a row or two of eight tokens\"}\n{broken\n{\"other\": 1}\n");
+  const std::string command = "tightloop data check " + kText +
+                              "--data.source jsonl --data.train a.jsonl --data.holdout 0 --data.seq_len 8 "
+                              "--tokenizer.vocab_size 257 ";
+  const auto outcome = run(folder.path(), command + "--json");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const auto json = nlohmann::json::parse(outcome.output);
+  EXPECT_EQ(json.at("bad_records"), 2);
+  EXPECT_EQ(json.at("bad").at("malformed_json"), 1);
+  const auto strict = run(folder.path(), command + "--data.on_bad_record fail");
+  EXPECT_EQ(strict.exit_code, 3) << strict.output;
+  EXPECT_TRUE(contains(strict.output, "a.jsonl:2")) << strict.output;
+}
+
+TEST(DataVerb, ShowMarksWhatIsLearned) {
+  const TempFolder folder;
+  const auto outcome = run(folder.path(), "tightloop data show '" TIGHTLOOP_SOURCE_DIR
+                                          "/configs/quickstart.yaml' --rows 2 --tasks.questions 50");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_EQ(std::ranges::count(outcome.output, '['), 2) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, " =")) << outcome.output;
+}
+
+TEST(PrepareVerb, ShardsTrainAsTheRawFilesDo) {
+  const TempFolder folder;
+  write_documents(folder);
+  const std::string sizes =
+      "--train.device cpu --train.precision fp32 --train.steps 4 --train.logging_steps 1 --train.eval_steps "
+      "0 --data.seq_len 32 --model.width 32 "
+      "--model.heads 2 --model.layers 1 --train.micro_batch 4 --tokenizer.vocab_size 300 ";
+  ASSERT_EQ(
+      run(folder.path(), "tightloop train " + kText + sizes + "--data.train a.txt --run.name raw").exit_code,
+      0);
+  const auto prepared =
+      run(folder.path(), "tightloop prepare " + kText + sizes +
+                             "--data.train a.txt --tokenizer.path runs/raw/tokenizer --output shards");
+  ASSERT_EQ(prepared.exit_code, 0) << prepared.output;
+  const auto trained =
+      run(folder.path(),
+          "tightloop train " + kText + sizes +
+              "--data.source shards --data.train shards --tokenizer.path shards/tokenizer --run.name shards");
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+  const std::string weights = "/checkpoints/step-00000004/model.safetensors";
+  EXPECT_EQ(read_file(folder / ("runs/raw" + weights)), read_file(folder / ("runs/shards" + weights)));
+  EXPECT_EQ(
+      run(folder.path(), "tightloop prepare " + kText + "--data.train no.txt --output shards2").exit_code, 3);
+}
+
+TEST(BenchVerb, LoaderAndTokenizerPrintJson) {
+  const TempFolder folder;
+  write_documents(folder);
+  ASSERT_EQ(run(folder.path(), "tightloop tokenizer train a.txt --vocab-size 300 --output tok").exit_code, 0);
+  const auto tokenizer = nlohmann::json::parse(
+      run(folder.path(), "tightloop bench tokenizer --tokenizer tok --input a.txt --megabytes 0.1 --json")
+          .output);
+  EXPECT_GT(tokenizer.at("mb_s").get<double>(), 0);
+  EXPECT_GT(tokenizer.at("tokens_s").get<double>(), 0);
+  const auto loader = nlohmann::json::parse(
+      run(folder.path(), "tightloop bench loader '" TIGHTLOOP_SOURCE_DIR
+                         "/configs/quickstart.yaml' --tasks.questions 500 --batches 50 --json")
+          .output);
+  EXPECT_GT(loader.at("samples_s").get<double>(), 0);
+  EXPECT_EQ(loader.at("allocations_per_batch"), 0);
+}
+
+}  // namespace
+}  // namespace tightloop
