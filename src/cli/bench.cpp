@@ -3,7 +3,6 @@
 
 #include <CLI/App.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -11,12 +10,8 @@
 
 #include "cli/recipe.h"
 #include "cli/verbs.h"
-#include "core/allocations.h"
 #include "core/files.h"
-#include "data/dataset.h"
-#include "data/loader.h"
 #include "tokenizer/bench.h"
-#include "train/run_tokenizer.h"
 #include "train/trainer.h"
 
 namespace tightloop::cli {
@@ -33,13 +28,6 @@ struct TokenizerOptions {
   std::string tokenizer, input;
   int threads = 1;
   double megabytes = 8;
-  bool json = false;
-};
-
-struct LoaderBenchOptions {
-  std::string file;
-  int threads = 2;
-  int64_t batches = 2000;
   bool json = false;
 };
 
@@ -90,38 +78,6 @@ void bench_tokenizer(const TokenizerOptions& options) {
                     speed.tokens_s / 1e6, options.threads, speed.documents));
 }
 
-void bench_loader(const LoaderBenchOptions& options, const Settings& settings) {
-  const Recipe recipe = read_recipe(options.file, settings);
-  const auto tokenizer = make_tokenizer(recipe);
-  const auto dataset = load_dataset(recipe.data, recipe.tasks, *tokenizer, recipe.chat);
-  LoaderOptions loading = loader_options(recipe.data);
-  loading.rows = recipe.train.micro_batch;
-  loading.seed = recipe.train.seed;
-  loading.pad_id = tokenizer->end_of_text();
-  loading.threads = options.threads;
-  Loader loader(dataset.train, loading);
-  for (int i = 0; i < 16; ++i) loader.next();  // every buffer of the ring has been used
-  int64_t rows = 0, tokens = 0;
-  const AllocationCount allocations;
-  const auto start = std::chrono::steady_clock::now();
-  for (int64_t i = 0; i < options.batches; ++i) {
-    const Batch& batch = loader.next();
-    rows += batch.rows;
-    tokens += batch.rows * batch.length - batch.padding;
-  }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  const double each = static_cast<double>(allocations.count()) / static_cast<double>(options.batches);
-  print(options.json,
-        {{"samples_s", static_cast<double>(rows) / seconds},
-         {"tokens_s", static_cast<double>(tokens) / seconds},
-         {"allocations_per_batch", each},
-         {"padding", loader.plan().padding_share()},
-         {"threads", options.threads}},
-        fmt::format("{:.0f} samples/s, {:.1f} M tokens/s, {:.2f} allocations a batch, {:.2f} % padding",
-                    static_cast<double>(rows) / seconds, static_cast<double>(tokens) / seconds / 1e6, each,
-                    100 * loader.plan().padding_share()));
-}
-
 }  // namespace
 
 void add_bench(CLI::App& app, const Settings& settings) {
@@ -146,14 +102,7 @@ void add_bench(CLI::App& app, const Settings& settings) {
   tokenizer->footer("Example: tightloop bench tokenizer --tokenizer gpt2 --input my.txt --threads 2");
   tokenizer->callback([=] { bench_tokenizer(*encoding); });
 
-  auto loading = std::make_shared<LoaderBenchOptions>();
-  auto* loader = bench->add_subcommand("loader", "Time the loader of a recipe");
-  loader->add_option("RECIPE", loading->file, "A YAML file of settings")->required();
-  loader->add_option("--threads", loading->threads, "Loader threads")->check(CLI::NonNegativeNumber);
-  loader->add_option("--batches", loading->batches, "Batches to take")->check(CLI::PositiveNumber);
-  loader->add_flag("--json", loading->json, "For programs");
-  loader->footer("Example: tightloop bench loader configs/quickstart.yaml --threads 2 --json");
-  loader->callback([=] { bench_loader(*loading, settings); });
+  add_bench_loader(*bench, settings);
 }
 
 }  // namespace tightloop::cli

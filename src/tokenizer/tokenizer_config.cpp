@@ -6,6 +6,7 @@ namespace tightloop {
 
 void TokenizerConfig::describe(Fields& fields) {
   fields.add("path", path, "Folder or file of an existing tokenizer; empty: train one on the run's data");
+  fields.add("target_path", target_path, "Of pairs: the tokenizer of the translations; empty: the same as of the sources");
   fields.add("vocab_size", vocab_size, "Size of a trained vocabulary; 257: one token a byte, and the end of text")
       .range(257, 1'000'000);
   fields.add("pattern", pattern, "How text is split before merging").choices({"gpt2", "cl100k", "o200k", "qwen", "nanochat"});

@@ -9,7 +9,7 @@ class Fields;
 
 /// Section "tokenizer": an existing one, or how to train one from the run's own data.
 struct TokenizerConfig {
-  std::string path;
+  std::string path, target_path;
   int64_t vocab_size = 4096;
   std::string pattern = "gpt2";
 

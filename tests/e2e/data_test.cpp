@@ -97,7 +97,7 @@ TEST(BenchVerb, LoaderAndTokenizerPrintJson) {
   EXPECT_GT(tokenizer.at("tokens_s").get<double>(), 0);
   const auto loader = nlohmann::json::parse(
       run(folder.path(), "tightloop bench loader '" TIGHTLOOP_SOURCE_DIR
-                         "/configs/quickstart.yaml' --tasks.questions 500 --batches 50 --json")
+                         "/configs/quickstart.yaml' --tasks.questions 500 --json")
           .output);
   EXPECT_GT(loader.at("samples_s").get<double>(), 0);
   EXPECT_EQ(loader.at("allocations_per_batch"), 0);
