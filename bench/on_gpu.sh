@@ -33,11 +33,13 @@ tightloop train configs/quickstart.yaml --run.dir "$work" 2>&1 | tee "$out/quick
 row "quickstart on the GPU" "$(grep -E '^  all' "$out/quickstart.txt" | sed 's/  */ /g'), $((SECONDS - started)) s in all"
 tightloop train configs/quickstart.yaml --run.dir "$work" --run.name plain --ops.plain true >"$out/quickstart_plain.txt" 2>&1
 row "the same with plain operators" "$(grep -E '^  all' "$out/quickstart_plain.txt" | sed 's/  */ /g')"
+tightloop train configs/quickstart.yaml --run.dir "$work" --run.name cpu --train.device cpu >"$out/quickstart_cpu.txt" 2>&1
+row "the same on this machine's CPU" "$(grep -E '^  all' "$out/quickstart_cpu.txt" | sed 's/  */ /g'), $(grep -oE 'cpu, [a-z0-9]+' "$out/quickstart_cpu.txt"), $(grep -oE 'in [0-9ms]+;' "$out/quickstart_cpu.txt")"
 row "generate" "$(tightloop generate --run "$work/quickstart" --prompt 'reverse stone =' --temperature 0 | head -1)"
 for settings in "" "--train.precision fp32" "--ops.plain true"; do
   row "bench step quickstart $settings" "$(tightloop bench step configs/quickstart.yaml --steps 100 --json $settings)"
 done
-big="--model.layers 12 --model.width 768 --model.heads 12 --data.rows stream --data.seq_len 1024 --data.loss_after= --train.micro_batch 16 --model.vocab_size 50304 --tasks.questions 200000"
+big="--model.layers 12 --model.width 768 --model.ffn 2048 --model.heads 12 --data.rows stream --data.seq_len 1024 --data.loss_after= --train.micro_batch 16 --model.vocab_size 50304 --tasks.questions 200000"
 for settings in "" "--ops.plain true"; do
   row "bench step 124M B16 T1024 $settings" "$(tightloop bench step configs/quickstart.yaml --steps 20 --json $big $settings)"
 done

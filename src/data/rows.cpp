@@ -61,9 +61,9 @@ class PaddedRows : public RowPlan {
       : RowPlan(seq_len - 1), documents_(std::move(documents)), pad_id_(pad_id) {
     if (documents_->size() == 0) throw data_error("there is no document to make rows from.");
     for (uint64_t i = 0; i < documents_->size(); ++i) {
-      const auto positions = static_cast<int64_t>(documents_->length(i)) - 1;
-      if (positions > length_) ++long_documents_;
-      filled_ += std::clamp<int64_t>(positions, 0, length_);
+      const auto tokens = static_cast<int64_t>(documents_->length(i));
+      if (tokens > length_ + 1) ++long_documents_;
+      filled_ += std::min(tokens, length_);
     }
   }
   uint64_t rows() const override { return documents_->size(); }
@@ -72,17 +72,17 @@ class PaddedRows : public RowPlan {
   }
   uint64_t long_documents() const override { return long_documents_; }
   RowFacts fill(uint64_t row, const RowSpace& space) const override {
-    const auto positions = static_cast<int64_t>(documents_->length(row)) - 1;
-    const int64_t filled = std::clamp<int64_t>(positions, 0, length_);
-    RowFacts facts{0, 0, length_ - filled, documents_->source(row)};
-    if (filled > 0) {
-      facts.supervised = copy_positions(*documents_, documents_->begin(row), filled, space, 0);
-      space.bounds[facts.documents++] = space.first + static_cast<int32_t>(filled);
-    }
-    if (filled < length_) {
-      pad_positions(space, filled, length_, pad_id_);
-      space.bounds[facts.documents++] = space.first + static_cast<int32_t>(length_);
-    }
+    // The last token is an input too, though nothing is predicted from it: X is all tokens but the last of
+    // the row.
+    const auto tokens = static_cast<int64_t>(documents_->length(row));
+    const int64_t predicted = std::clamp<int64_t>(tokens - 1, 0, length_), held = std::min(tokens, length_);
+    RowFacts facts{0, 0, length_ - held, documents_->source(row)};
+    pad_positions(space, predicted, length_, pad_id_);
+    if (predicted > 0)
+      facts.supervised = copy_positions(*documents_, documents_->begin(row), predicted, space, 0);
+    if (held > predicted) documents_->read(documents_->begin(row) + predicted, 1, space.inputs + predicted);
+    if (held > 0) space.bounds[facts.documents++] = space.first + static_cast<int32_t>(held);
+    if (held < length_) space.bounds[facts.documents++] = space.first + static_cast<int32_t>(length_);
     return facts;
   }
 

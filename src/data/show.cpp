@@ -34,17 +34,23 @@ std::string show_row(const Batch& batch, int64_t row, const Tokenizer& tokenizer
     out += learned ? open + text + close : text;
   };
   std::string out;
-  const int32_t* bound = std::upper_bound(batch.bounds, batch.bounds + batch.documents + 1, first) - 1;
-  for (; bound < batch.bounds + batch.documents && *bound < first + batch.length; ++bound) {
+  // Padding is a document in which nothing is learned and every token is the same.
+  const auto is_padding = [&](const int32_t* bound) {
     const int64_t begin = bound[0], end = bound[1];
-    // Padding is a document in which nothing is learned and every token is the same.
-    const bool tail = end == first + batch.length && end - begin > 0;
-    const bool padding =
-        tail &&
-        std::all_of(batch.inputs + begin, batch.inputs + end,
-                    [&](int32_t id) { return id == batch.targets[begin]; }) &&
-        std::all_of(batch.loss_mask + begin, batch.loss_mask + end, [](uint8_t m) { return m == 0; });
-    if (padding) break;
+    const int32_t pad = batch.targets[begin];
+    return end % batch.length == 0 &&
+           std::all_of(batch.inputs + begin, batch.inputs + end, [&](int32_t id) { return id == pad; }) &&
+           std::all_of(batch.targets + begin, batch.targets + end, [&](int32_t id) { return id == pad; }) &&
+           std::all_of(batch.loss_mask + begin, batch.loss_mask + end, [](uint8_t m) { return m == 0; });
+  };
+  const int32_t* const last = batch.bounds + batch.documents;
+  const int32_t* bound = std::upper_bound(batch.bounds, last + 1, first) - 1;
+  for (; bound < last && *bound < first + batch.length && !is_padding(bound); ++bound) {
+    const int64_t begin = bound[0];
+    int64_t end = bound[1];
+    // In a padded row the last token predicts nothing: its target is padding.
+    const bool before_padding = end < first + batch.length && bound + 1 < last && is_padding(bound + 1);
+    if (before_padding && !batch.loss_mask[end - 1] && batch.targets[end - 1] == batch.inputs[end]) --end;
     if (begin > first) out += colour ? "\033[1m|\033[0m" : "|";
     // The first token is only ever read; from then on the targets tell.
     std::vector<int32_t> run{batch.inputs[begin]};

@@ -81,12 +81,12 @@ void Trainer::announce(int64_t row_length) const {
   const int64_t rows = train.micro_batch * train.accumulate, processes = 1;
   log::info("{} parameters on {}, {}; vocabulary {}; {} training tokens, {} held out.",
             human_count(static_cast<double>(model_->parameters().count())), device_.description(),
-            at::toString(compute_dtype(train.precision, device_)), tokenizer_->vocab_size(),
+            compute_dtype(train.precision, device_) == at::kFloat ? "fp32" : "bf16", tokenizer_->vocab_size(),
             human_count(static_cast<double>(dataset_.train->tokens())),
             human_count(static_cast<double>(dataset_.val->tokens())));
   log::info("Effective batch: {} rows x {} accumulated x {} process = {} rows, {} tokens a step; {} steps.",
-            train.micro_batch, train.accumulate, processes, rows * processes,
-            rows * processes * row_length, train.steps);
+            train.micro_batch, train.accumulate, processes, rows * processes, rows * processes * row_length,
+            train.steps);
 }
 
 void Trainer::step(int64_t step, Loader& loader, Interval& interval) {
@@ -137,14 +137,15 @@ TrainResult Trainer::run() {
               loss, step - interval.steps + 1, step, train.lr / 3));
     }
     const double elapsed = seconds_since(interval.start);
-    metrics.interval({.step = step,
-                      .total_steps = train.steps,
-                      .loss = loss,
-                      .lr = learning_rate(train, step),
-                      .grad_norm = interval.grad_norm.item<double>(),
-                      .step_seconds = elapsed / static_cast<double>(interval.steps),
-                      .tokens_per_second = static_cast<double>(interval.tokens) / elapsed,
-                      .data_wait_share = std::max(0.0, loader.wait_seconds() - interval.waited_before) / elapsed});
+    metrics.interval(
+        {.step = step,
+         .total_steps = train.steps,
+         .loss = loss,
+         .lr = learning_rate(train, step),
+         .grad_norm = interval.grad_norm.item<double>(),
+         .step_seconds = elapsed / static_cast<double>(interval.steps),
+         .tokens_per_second = static_cast<double>(interval.tokens) / elapsed,
+         .data_wait_share = std::max(0.0, loader.wait_seconds() - interval.waited_before) / elapsed});
     interval = Interval(model_->device(), loader.wait_seconds());
   };
 

@@ -65,18 +65,19 @@ TEST(PaddedRows, HaveTheShapeOfXYAndMask) {
   ASSERT_EQ(plan->length(), 5);
   ASSERT_EQ(plan->rows(), 3u);
   const Row first = fill(*plan, 0);
-  EXPECT_EQ(first.inputs, (Tokens{10, 11, 12, 99, 99}));
+  EXPECT_EQ(first.inputs, (Tokens{10, 11, 12, 13, 99}));
   EXPECT_EQ(first.targets, (Tokens{11, 12, 13, 99, 99}));
   EXPECT_EQ(first.mask, (std::vector<uint8_t>{0, 1, 1, 0, 0}));
-  EXPECT_EQ(first.bounds, (Tokens{3, 5}));
+  EXPECT_EQ(first.bounds, (Tokens{4, 5}));
   EXPECT_EQ(first.facts.source, 3);
   EXPECT_EQ(first.facts.supervised, 2);
   const Row second = fill(*plan, 1);  // cut off
   EXPECT_EQ(second.inputs, (Tokens{20, 21, 22, 23, 24}));
   EXPECT_EQ(second.targets, (Tokens{21, 22, 23, 24, 25}));
-  EXPECT_EQ(fill(*plan, 2).facts.padding, 5);
+  EXPECT_EQ(fill(*plan, 2).facts.padding, 4);
+  EXPECT_EQ(fill(*plan, 2).inputs, (Tokens{30, 99, 99, 99, 99}));
   EXPECT_EQ(plan->long_documents(), 1u);
-  EXPECT_DOUBLE_EQ(plan->padding_share(), 7.0 / 15);
+  EXPECT_DOUBLE_EQ(plan->padding_share(), 5.0 / 15);
 }
 
 TEST(PackedRows, EveryPositionOfEveryDocumentOnce) {
