@@ -38,6 +38,7 @@ uint64_t Documents::document_at(uint64_t position) const {
 }
 
 void TokenView::read(uint64_t position, uint64_t count, int32_t* ids) const {
+  if (count == 0) return;
   if (narrow) {
     widen(narrow + position, count, ids);
   } else {
@@ -46,6 +47,7 @@ void TokenView::read(uint64_t position, uint64_t count, int32_t* ids) const {
 }
 
 uint64_t TokenView::read_mask(uint64_t position, uint64_t count, uint8_t* mask) const {
+  if (count == 0) return 0;
   if (!mask_bits) {
     std::memset(mask, 1, count);
     return count;

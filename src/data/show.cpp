@@ -44,7 +44,7 @@ std::string show_row(const Batch& batch, int64_t row, const Tokenizer& tokenizer
            std::all_of(batch.loss_mask + begin, batch.loss_mask + end, [](uint8_t m) { return m == 0; });
   };
   const int32_t* const last = batch.bounds + batch.documents;
-  const int32_t* bound = std::upper_bound(batch.bounds, last + 1, first) - 1;
+  const int32_t* bound = std::upper_bound<const int32_t*>(batch.bounds, last + 1, first) - 1;
   for (; bound < last && *bound < first + batch.length && !is_padding(bound); ++bound) {
     const int64_t begin = bound[0];
     int64_t end = bound[1];

@@ -8,14 +8,15 @@
 namespace tightloop {
 
 namespace {
-constexpr size_t kKept = 1 << 14;        // ids of a record whose memory is kept for the next one
+constexpr size_t kKept = 1 << 11;        // ids of a record whose memory is kept for the next one
 constexpr size_t kRoundBytes = 8 << 20;  // two rounds are in memory: one is read while the other is rendered
 }  // namespace
 
 void tokenize(RecordReader& reader, const Renderer& renderer, const TokenizeOptions& options, BadRecords& bad,
               const std::function<bool(const Record&, const Rendered&)>& emit) {
   const int threads = options.threads > 0 ? options.threads : available_cores();
-  const size_t records = static_cast<size_t>(options.batch) * threads * 8;
+  const size_t records =
+      static_cast<size_t>(options.batch) * threads * 32;  // long rounds: threads keep their caches warm
   RecordBatch rounds[2];
   std::vector<Rendered> rendered;
   uint64_t passed = 0;

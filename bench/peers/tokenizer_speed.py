@@ -2,7 +2,7 @@
 """Encodes the same text with tiktoken, Hugging Face tokenizers and Tightloop, alternately, and prints the ratios; then
 trains a vocabulary of 8192 with Hugging Face tokenizers and with Tightloop.
 
-usage: .deps/python/bin/python bench/peers/tokenizers.py GPT2_FOLDER TEXT... [--tightloop build/tightloop] [--rounds 5]
+usage: .deps/python/bin/python bench/peers/tokenizer_speed.py GPT2_FOLDER TEXT... [--tightloop build/tightloop] [--rounds 5]
 
 GPT2_FOLDER holds vocab.json and merges.txt. Documents are of 4,096 characters. One JSON line a measurement; each number
 is the best of the rounds.
@@ -12,11 +12,9 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 import tempfile
 import time
 
-sys.path.pop(0)  # this file is named like the package it measures
 import tiktoken  # noqa: E402
 from tiktoken.load import data_gym_to_mergeable_bpe_ranks  # noqa: E402
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers  # noqa: E402
