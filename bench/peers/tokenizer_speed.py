@@ -15,9 +15,9 @@ import subprocess
 import tempfile
 import time
 
-import tiktoken  # noqa: E402
-from tiktoken.load import data_gym_to_mergeable_bpe_ranks  # noqa: E402
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers  # noqa: E402
+import tiktoken
+from tiktoken.load import data_gym_to_mergeable_bpe_ranks
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 GPT2 = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
 

@@ -22,6 +22,12 @@ std::string number_text(double value) {
   return fmt::format("{}", value);
 }
 
+// In a Markdown table a bar would end the cell.
+std::string cell(std::string text) {
+  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
+  return text;
+}
+
 std::string quoted(const std::string& text) {
   YAML::Emitter out;
   out << YAML::DoubleQuoted << text;
@@ -271,8 +277,8 @@ std::string Config::to_markdown() const {
     for (const auto& field : section.fields.all()) {
       std::string help = field.help();
       for (const auto& name : field.aliases()) help += fmt::format(" (alias `--{}`)", name);
-      out += fmt::format("| `{}.{}` | `{}` | {} | {} |\n", section.name, field.name(), field.default_text(),
-                         field.kind(), help);
+      out += fmt::format("| `{}.{}` | `{}` | {} | {} |\n", section.name, field.name(),
+                         cell(field.default_text()), field.kind(), cell(help));
     }
   }
   return out;

@@ -8,6 +8,9 @@ void DataConfig::describe(Fields& fields) {
       .choices({"text", "jsonl", "parquet", "pairs", "shards", "tasks", "spelling"});
   fields.add("train", train, "Files to learn from, by name or pattern");
   fields.add("val", val, "Files to evaluate on; without any, a part of `train` is held out");
+  fields.add("train_target", train_target,
+             "Of pairs in two files: the translations, line by line with `train`");
+  fields.add("val_target", val_target, "Of pairs in two files: the translations, line by line with `val`");
   fields
       .add("holdout", holdout,
            "Share of the documents held out for evaluation, chosen by a hash of their content")
@@ -31,11 +34,16 @@ void DataConfig::describe(Fields& fields) {
   fields.add("answer_field", answer_field,
              "The field with the answer; of a choice: its number, letter or text");
   fields.add("choices_field", choices_field, "The field with the choices");
+  fields.add("source_field", source_field, "Of pairs as JSON objects: the field with the sentence");
+  fields.add("target_field", target_field, "Of pairs as JSON objects: the field with the translation");
   fields
       .add("rows", rows,
            "How documents become rows: one stream cut up, a padded row each, or packed side by side")
       .choices({"stream", "pad", "pack"});
   fields.add("seq_len", seq_len, "Tokens in a row").range(2, 1 << 20);
+  fields.add("batch_tokens", batch_tokens, "Of pairs: most tokens of one side in a batch, padding included")
+      .range(16, 1 << 24);
+  fields.add("bucket", bucket, "Of pairs: lengths are rounded up to a multiple of this").range(1, 1 << 12);
   fields.add(
       "loss_after", loss_after,
       "Learn only what follows the first occurrence of this text in a document, the end token included");
