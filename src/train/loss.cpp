@@ -12,19 +12,19 @@ namespace tightloop {
 namespace {
 
 // A copy through torch's own pinned memory, which knows when the device has read it.
-at::Tensor copy_of(const void* data, at::IntArrayRef shape, at::ScalarType type, at::Device device) {
-  auto staged = at::empty(shape, at::TensorOptions(type).pinned_memory(device.is_cuda()));
+at::Tensor copy_of(const void* data, at::IntArrayRef shape, at::ScalarType type, at::Device device, bool pin) {
+  auto staged = at::empty(shape, at::TensorOptions(type).pinned_memory(pin && device.is_cuda()));
   std::memcpy(staged.mutable_data_ptr(), data, staged.nbytes());
-  return staged.to(device, type, /*non_blocking=*/true);
+  return staged.to(device, type, /*non_blocking=*/pin);
 }
 
 }  // namespace
 
-DeviceBatch to_device(const Batch& batch, at::Device device) {
+DeviceBatch to_device(const Batch& batch, at::Device device, bool pin_memory) {
   const std::vector<int64_t> shape{batch.rows, batch.length};
-  const auto inputs = copy_of(batch.inputs, shape, at::kInt, device);
-  const auto targets = copy_of(batch.targets, shape, at::kInt, device);
-  const auto mask = copy_of(batch.loss_mask, shape, at::kByte, device);
+  const auto inputs = copy_of(batch.inputs, shape, at::kInt, device, pin_memory);
+  const auto targets = copy_of(batch.targets, shape, at::kInt, device, pin_memory);
+  const auto mask = copy_of(batch.loss_mask, shape, at::kByte, device, pin_memory);
   return {inputs.to(at::kLong), targets.to(at::kLong).masked_fill_(mask.eq(0), ops::kIgnoreIndex)};
 }
 

@@ -95,7 +95,7 @@ void Trainer::step(int64_t step, Loader& loader, Interval& interval) {
     const Batch& batch = loader.next();
     supervised += batch.supervised;
     interval.tokens += batch.rows * batch.length;
-    const auto loss = loss_of(*model_, to_device(batch, model_->device()));
+    const auto loss = loss_of(*model_, to_device(batch, model_->device(), recipe_.data.pin_memory));
     loss.sum.backward();
     optimizer_->accumulate();
     interval.loss.add_(loss.sum.detach());

@@ -18,10 +18,12 @@ const fs::path kRoot = TIGHTLOOP_SOURCE_DIR;
 std::vector<fs::path> files_below(const std::vector<std::string>& folders,
                                   const std::set<std::string>& endings) {
   std::vector<fs::path> found;
-  for (const auto& folder : folders)
+  for (const auto& folder : folders) {
+    if (!fs::exists(kRoot / folder)) continue;  // a layer that has no file yet
     for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder))
       if (entry.is_regular_file() && endings.contains(entry.path().extension().string()))
         found.push_back(entry.path());
+  }
   return found;
 }
 
