@@ -10,8 +10,8 @@
 #include "cli/verbs.h"
 #include "core/allocations.h"
 #include "data/dataset.h"
-#include "data/loader.h"
 #include "data/pairs.h"
+#include "train/loading.h"
 #include "train/run_tokenizer.h"
 
 namespace tightloop::cli {
@@ -102,10 +102,7 @@ void bench_loader(const Options& options, const Settings& settings) {
     PairLoader loader(dataset.train, loading);
     return measure(loader, options, start);
   }
-  LoaderOptions loading = loader_options(recipe.data);
-  loading.rows = recipe.train.micro_batch;
-  loading.seed = recipe.train.seed;
-  loading.pad_id = tokenizer->end_of_text();
+  LoaderOptions loading = loading_of(recipe, *tokenizer);
   loading.threads = options.threads;
   Loader loader(dataset.train, loading);
   measure(loader, options, start);

@@ -12,8 +12,8 @@
 #include "core/log.h"
 #include "data/check.h"
 #include "data/dataset.h"
-#include "data/loader.h"
 #include "data/show.h"
+#include "train/loading.h"
 #include "train/run_tokenizer.h"
 
 namespace tightloop::cli {
@@ -71,10 +71,8 @@ void show(const Options& options, const Settings& settings) {
   const auto tokenizer = make_tokenizer(recipe);
   const auto dataset = load_dataset(recipe.data, recipe.tasks, *tokenizer, recipe.chat);
   if (dataset.bad.total() > 0) log::warn("{}", dataset.bad.report());
-  LoaderOptions loading = loader_options(recipe.data);
+  LoaderOptions loading = loading_of(recipe, *tokenizer);
   loading.rows = options.rows;
-  loading.seed = recipe.train.seed;
-  loading.pad_id = tokenizer->end_of_text();
   Loader loader(dataset.train, loading);
   const Batch& batch = loader.next();
   for (int64_t row = 0; row < batch.rows; ++row) {

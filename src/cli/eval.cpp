@@ -10,9 +10,9 @@
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "data/dataset.h"
-#include "data/loader.h"
 #include "infer/exact_match.h"
 #include "infer/loaded_run.h"
+#include "train/loading.h"
 #include "train/loss.h"
 
 namespace tightloop::cli {
@@ -30,9 +30,7 @@ void evaluate(const Options& options) {
   const auto dataset = load_dataset(run.recipe.data, run.recipe.tasks, *run.tokenizer, run.recipe.chat);
   if (dataset.val->size() == 0)
     throw data_error("the run '{}' holds out no data; see data.val and data.holdout.", folder);
-  LoaderOptions loading = loader_options(run.recipe.data);
-  loading.rows = run.recipe.train.micro_batch;
-  loading.pad_id = run.tokenizer->end_of_text();
+  LoaderOptions loading = loading_of(run.recipe, *run.tokenizer);
   loading.shuffle = false;
   Loader loader(dataset.val, loading);
   const auto loss = held_out_loss(*run.model, loader, /*limit=*/0);

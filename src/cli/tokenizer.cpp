@@ -13,9 +13,8 @@
 
 #include "cli/verbs.h"
 #include "core/error.h"
-#include "core/terminal.h"
 #include "data/training_text.h"
-#include "tokenizer/bpe_train.h"
+#include "train/run_tokenizer.h"
 
 namespace tightloop::cli {
 
@@ -34,15 +33,9 @@ struct CodeOptions {
 
 void train(TrainOptions options) {
   options.data.holdout = 0;
-  options.bpe.progress = [](std::string_view phase, size_t done, size_t total) {
-    terminal::set_live(fmt::format("{} {}{}", phase, human_count(static_cast<double>(done)),
-                                   total ? "/" + human_count(static_cast<double>(total)) : ""));
-  };
   size_t bytes = 0, tokens = 0;
   std::string text;
-  TrainingText texts(options.data, {});
-  const auto tokenizer = train_bpe(options.bpe, [&](std::string& next) { return texts.next(next); });
-  terminal::clear_live();
+  const auto tokenizer = train_tokenizer(options.bpe, options.data, {});
   std::filesystem::create_directories(options.output);
   tokenizer->save(options.output);
   // How well it does on a look at the same files.

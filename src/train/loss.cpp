@@ -12,7 +12,8 @@ namespace tightloop {
 namespace {
 
 // A copy through torch's own pinned memory, which knows when the device has read it.
-at::Tensor copy_of(const void* data, at::IntArrayRef shape, at::ScalarType type, at::Device device, bool pin) {
+at::Tensor copy_of(const void* data, at::IntArrayRef shape, at::ScalarType type, at::Device device,
+                   bool pin) {
   auto staged = at::empty(shape, at::TensorOptions(type).pinned_memory(pin && device.is_cuda()));
   std::memcpy(staged.mutable_data_ptr(), data, staged.nbytes());
   return staged.to(device, type, /*non_blocking=*/pin);

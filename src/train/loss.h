@@ -17,7 +17,8 @@ struct DeviceBatch {
   at::Tensor inputs_BT, targets_BT;
 };
 
-/// Starts the copy and returns; the loader's buffers may be reused at once. Without pinned memory a copy to a GPU waits.
+/// Starts the copy and returns; the loader's buffers may be reused at once. Without pinned memory a copy to a
+/// GPU waits.
 DeviceBatch to_device(const Batch& batch, at::Device device, bool pin_memory = true);
 
 /// Sum of the cross entropy over supervised tokens, and their count. Nothing is read back.

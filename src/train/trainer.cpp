@@ -17,6 +17,7 @@
 #include "core/terminal.h"
 #include "core/threads.h"
 #include "train/checkpoint.h"
+#include "train/loading.h"
 #include "train/loss.h"
 #include "train/metrics.h"
 #include "train/run_tokenizer.h"
@@ -106,10 +107,7 @@ void Trainer::step(int64_t step, Loader& loader, Interval& interval) {
 }
 
 LoaderOptions Trainer::loading() const {
-  LoaderOptions options = loader_options(recipe_.data);
-  options.rows = recipe_.train.micro_batch;
-  options.pad_id = tokenizer_->end_of_text();
-  options.seed = recipe_.train.seed;
+  LoaderOptions options = loading_of(recipe_, *tokenizer_);
   options.first_batch = done_ * recipe_.train.accumulate;
   return options;
 }
