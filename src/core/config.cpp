@@ -169,6 +169,13 @@ void Field::set_list(std::vector<std::string> items) {
   *std::get<std::vector<std::string>*>(target_) = std::move(items);
 }
 
+Field& Field::presets(std::vector<Preset> presets) {
+  presets_ = std::move(presets);
+  choices_ = {""};
+  for (const auto& preset : presets_) choices_.push_back(preset.name);
+  return *this;
+}
+
 std::vector<std::string> Config::known_keys() const {
   std::vector<std::string> keys;
   for (const auto& section : sections_)
@@ -179,14 +186,14 @@ std::vector<std::string> Config::known_keys() const {
   return keys;
 }
 
-Field& Config::find(const std::string& key, const std::string& where) {
+Config::Place Config::find(const std::string& key, const std::string& where) {
   const size_t dot = key.find('.');
   for (auto& section : sections_)
     for (auto& field : section.fields.all()) {
       if (dot != std::string::npos && section.name == key.substr(0, dot) &&
           field.name() == key.substr(dot + 1))
-        return field;
-      if (std::ranges::count(field.aliases(), key)) return field;
+        return {&section, &field};
+      if (std::ranges::count(field.aliases(), key)) return {&section, &field};
     }
   const auto guess = nearest(key, known_keys());
   throw usage_error("{}: unknown setting '{}'.{} 'tightloop config' lists all of them.", where, key,
@@ -216,18 +223,22 @@ void Config::load_text(const std::string& yaml, const std::string& origin) {
     if (!entry.second.IsMap()) {
       throw usage_error("{}: '{}' must be a section with indented keys.", where(entry.first.Mark()), name);
     }
-    for (const auto& item : entry.second) {
-      const auto key = name + "." + item.first.as<std::string>();
-      const auto place = where(item.first.Mark());
-      Field& field = find(key, place);
-      if (item.second.IsSequence() && field.is_list()) {
-        field.set_list(item.second.as<std::vector<std::string>>());
-      } else if (item.second.IsScalar() || item.second.IsNull()) {
-        field.set(item.second.IsNull() ? "" : item.second.as<std::string>(), place);
+    const auto set_item = [&](const YAML::Node& item_key, const YAML::Node& value, bool presets) {
+      const auto key = name + "." + item_key.as<std::string>();
+      const auto line = where(item_key.Mark());
+      const Place place = find(key, line);
+      if (place.field->presets().empty() == presets) return;
+      if (value.IsSequence() && place.field->is_list()) {
+        place.field->set_list(value.as<std::vector<std::string>>());
+      } else if (value.IsScalar() || value.IsNull()) {
+        set(place, value.IsNull() ? "" : value.as<std::string>(), line);
       } else {
-        throw usage_error("{}: '{}' takes {}.", place, key, field.kind());
+        throw usage_error("{}: '{}' takes {}.", line, key, place.field->kind());
       }
-    }
+    };
+    // Presets first: a file that names one and a value of its own means the value, in whatever order.
+    for (const bool presets : {true, false})
+      for (const auto& item : entry.second) set_item(item.first, item.second, presets);
   }
 }
 
@@ -236,8 +247,16 @@ bool Config::is_setting(const std::string& word) const {
 }
 
 void Config::set(const std::string& key, const std::string& value) {
-  const std::string where = "--" + key;
-  find(key, "command line").set(value, where);
+  set(find(key, "command line"), value, "--" + key);
+}
+
+void Config::set(const Place& place, const std::string& text, const std::string& where) {
+  place.field->set(text, where);
+  for (const auto& preset : place.field->presets()) {
+    if (preset.name != text) continue;
+    for (const auto& [key, value] : preset.values)
+      find(place.section->name + "." + key, where).field->set(value, where);
+  }
 }
 
 void Config::apply(const std::vector<std::string>& arguments) {

@@ -8,10 +8,17 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
 namespace tightloop {
+
+/// Values for several fields of a section, under one name.
+struct Preset {
+  std::string name;
+  std::vector<std::pair<std::string, std::string>> values;  // field, value
+};
 
 /// One setting: a place in a struct, with what a user must know about it.
 ///
@@ -36,11 +43,14 @@ class Field {
   Field& choices(std::vector<std::string> allowed);
   /// Another name on the command line, without a section: alias("epochs") accepts --epochs.
   Field& alias(std::string name);
+  /// A choice of names, each of which sets other fields of the section; settings that come later win.
+  Field& presets(std::vector<Preset> presets);
 
   const std::string& name() const { return name_; }
   const std::string& help() const { return help_; }
   const std::string& default_text() const { return default_text_; }
   const std::vector<std::string>& aliases() const { return aliases_; }
+  const std::vector<Preset>& presets() const { return presets_; }
   /// "integer, 1 to 100", "one of a, b", ...
   std::string kind() const;
   /// The value as YAML would write it.
@@ -55,6 +65,7 @@ class Field {
   Target target_;
   double low_ = -std::numeric_limits<double>::infinity(), high_ = std::numeric_limits<double>::infinity();
   std::vector<std::string> choices_, aliases_;
+  std::vector<Preset> presets_;
 };
 
 /// The fields of one section, in the order in which they are described.
@@ -107,7 +118,12 @@ class Config {
   std::string to_text(const std::optional<std::string>& section) const;
 
  private:
-  Field& find(const std::string& key, const std::string& where);
+  struct Place {
+    Section* section;
+    Field* field;
+  };
+  Place find(const std::string& key, const std::string& where);
+  void set(const Place& place, const std::string& text, const std::string& where);
   std::vector<std::string> known_keys() const;
 
   std::deque<Section> sections_;

@@ -93,7 +93,7 @@ std::vector<std::vector<int32_t>> generate(LanguageModel& model,
   std::vector<bool> done(prompts.size());
   auto ids = ids_tensor(prompts, model.device());
   for (int64_t made = 0; made < sampling.max_tokens && !interrupted(); ++made) {
-    const auto hidden = model.hidden(ids, &cache);
+    const auto hidden = model.forward(ids, {.cache = &cache}).hidden_BTD;
     const auto logits = model.logits(hidden.select(1, hidden.size(1) - 1));
     std::vector<double> draws;
     for (auto& stream : random) draws.push_back(stream.uniform());

@@ -16,7 +16,7 @@ LoadedRun load_run(const std::filesystem::path& folder, const std::string& devic
   use_threads(loaded.recipe.train.threads);
   loaded.recipe.ops.apply();
   loaded.tokenizer = load_tokenizer(run.tokenizer());
-  loaded.recipe.model.resolve(loaded.tokenizer->vocab_size());
+  loaded.recipe.model.resolve(loaded.tokenizer->vocab_size(), loaded.recipe.data.seq_len);
   const auto checkpoint = load_checkpoint(run.checkpoints(), step, /*weights_only=*/true);
   loaded.step = checkpoint.step;
   loaded.model = make_model(loaded.recipe.model, loaded.recipe.train.seed);

@@ -3,44 +3,50 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
-#include <string>
 
 #include "model/kv_cache.h"
+#include "model/model_config.h"
 #include "model/parameters.h"
 
 namespace tightloop {
 
-class Fields;
-
-/// Section "model": the sizes of a decoder.
-struct ModelConfig {
-  std::string family = "llama";
-  int64_t layers = 4, width = 128, heads = 4, kv_heads = 0, ffn = 0, vocab_size = 0;
-  double rope_theta = 10000, norm_eps = 1e-6, init_std = 0.02;
-  bool tie_embeddings = true;
-
-  void describe(Fields& fields);
-  /// Fills in what 0 stands for (kv_heads, ffn, vocab_size) and checks that the sizes fit together.
-  void resolve(int64_t tokenizer_vocab);
+/// What a forward pass is told besides its ids.
+struct Pass {
+  KvCache* cache = nullptr;  // the ids continue what it holds
+  bool training = false;     // dropout is on, and experts' balance is measured
+  at::Tensor
+      documents_BT{};  // int32: which document each position belongs to, where attention must not cross
 };
 
-/// A causal language model. Shapes: B batch, T time, D width, V vocabulary.
+/// What a forward pass gives: the states that the head reads, and what a mixture of experts reports.
+struct Forward {
+  at::Tensor hidden_BTD;
+  at::Tensor balance{};  // scalar to add to the mean loss (coefficient included), where there are experts
+  at::Tensor expert_loads_LE{};  // share of the choices that each expert got, by layer; no gradient
+};
+
+/// The last product: logits = cap * tanh(hidden weight^T / cap), without the tanh where cap is 0.
+struct Head {
+  at::Tensor weight_VD;
+  double softcap = 0;
+};
+
+/// A causal language model. Shapes: B batch, T time, D width, V vocabulary, L layers, E experts.
 class LanguageModel {
  public:
   explicit LanguageModel(const ModelConfig& config, uint64_t seed) : config_(config), parameters_(seed) {}
   virtual ~LanguageModel() = default;
 
-  /// Final hidden states (B, T, D) of ids (B, T). With a cache, the ids continue what the cache holds.
-  virtual at::Tensor hidden(const at::Tensor& ids_BT, KvCache* cache = nullptr) = 0;
-  /// The head's weight, (V, D).
-  virtual const at::Tensor& head() const = 0;
-  /// Scores of the next token: hidden (..., D) -> (..., V).
+  virtual Forward forward(const at::Tensor& ids_BT, const Pass& pass) = 0;
+  Forward forward(const at::Tensor& ids_BT) { return forward(ids_BT, Pass{}); }
+  virtual Head head() const = 0;
+  /// Scores of the next token: hidden (..., D) -> (..., V), in fp32 where there is a softcap.
   at::Tensor logits(const at::Tensor& hidden) const;
 
   const ModelConfig& config() const { return config_; }
   Parameters& parameters() { return parameters_; }
   const Parameters& parameters() const { return parameters_; }
-  at::Device device() const { return head().device(); }
+  at::Device device() const { return head().weight_VD.device(); }
 
  protected:
   ModelConfig config_;

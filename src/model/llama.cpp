@@ -16,7 +16,7 @@
 namespace tightloop {
 
 Llama::Llama(const ModelConfig& config, uint64_t seed) : LanguageModel(config, seed) {
-  const int64_t D = config.width, F = config.ffn, head_size = D / config.heads;
+  const int64_t D = config.width, F = config.ffn, head_size = config.head_size;
   const Init ones{Init::kOnes}, normal{Init::kNormal, config.init_std};
   const Init residual{Init::kNormal, config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers))};
 
@@ -28,7 +28,7 @@ Llama::Llama(const ModelConfig& config, uint64_t seed) : LanguageModel(config, s
     blocks_.push_back(Block{
         .attention_norm = add("attention_norm", {D}, ones),
         .qkv = add("qkv", {(config.heads + 2 * config.kv_heads) * head_size, D}, normal),
-        .out = add("out", {D, D}, residual),
+        .out = add("out", {D, config.heads * head_size}, residual),
         .ffn_norm = add("ffn_norm", {D}, ones),
         .gate_up = add("gate_up", {2 * F, D}, normal),
         .down = add("down", {D, F}, residual),
@@ -38,7 +38,8 @@ Llama::Llama(const ModelConfig& config, uint64_t seed) : LanguageModel(config, s
   head_ = config.tie_embeddings ? embedding_ : parameters_.add("head", {config.vocab_size, D}, normal);
 }
 
-at::Tensor Llama::hidden(const at::Tensor& ids_BT, KvCache* cache) {
+Forward Llama::forward(const at::Tensor& ids_BT, const Pass& pass) {
+  KvCache* cache = pass.cache;
   const int64_t T = ids_BT.size(1);
   extend_rope((cache ? cache->length() : 0) + T, ids_BT.device());
   auto x = at::embedding(embedding_, ids_BT);
@@ -48,14 +49,14 @@ at::Tensor Llama::hidden(const at::Tensor& ids_BT, KvCache* cache) {
     x = x + feed_forward(block, ops::rms_norm(x, block.ffn_norm, config_.norm_eps));
   }
   if (cache) cache->advance(T);
-  return ops::rms_norm(x, final_norm_, config_.norm_eps);
+  return {ops::rms_norm(x, final_norm_, config_.norm_eps)};
 }
 
 at::Tensor Llama::attention(const Block& block, const at::Tensor& x_BTD, int64_t layer,
                             KvCache* cache) const {
-  const int64_t B = x_BTD.size(0), T = x_BTD.size(1), D = x_BTD.size(2);
-  const int64_t H = config_.heads, K = config_.kv_heads;
-  const auto qkv = at::linear(x_BTD, block.qkv).view({B, T, H + 2 * K, D / H});
+  const int64_t B = x_BTD.size(0), T = x_BTD.size(1);
+  const int64_t H = config_.heads, K = config_.kv_heads, S = config_.head_size;
+  const auto qkv = at::linear(x_BTD, block.qkv).view({B, T, H + 2 * K, S});
   const int64_t past = cache ? cache->length() : 0;
   auto [q, k] = ops::rope(qkv.narrow(2, 0, H), qkv.narrow(2, H, K), cos_, sin_, past);
   q = q.transpose(1, 2), k = k.transpose(1, 2);
@@ -66,7 +67,7 @@ at::Tensor Llama::attention(const Block& block, const at::Tensor& x_BTD, int64_t
   const auto y =
       at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0,
                                        /*is_causal=*/T > 1, /*scale=*/std::nullopt, /*enable_gqa=*/H != K);
-  return at::linear(y.transpose(1, 2).reshape({B, T, D}), block.out);
+  return at::linear(y.transpose(1, 2).reshape({B, T, H * S}), block.out);
 }
 
 at::Tensor Llama::feed_forward(const Block& block, const at::Tensor& x_BTD) const {
@@ -76,7 +77,7 @@ at::Tensor Llama::feed_forward(const Block& block, const at::Tensor& x_BTD) cons
 void Llama::extend_rope(int64_t length, at::Device device) {
   if (cos_.defined() && cos_.size(0) >= length && cos_.device() == device) return;
   const int64_t rows = std::max<int64_t>(128, (length + 127) / 128 * 128);
-  auto [cos, sin] = ops::rope_tables(rows, config_.width / config_.heads, config_.rope_theta);
+  auto [cos, sin] = ops::rope_tables(rows, config_.head_size, config_.rope_theta);
   cos_ = cos.to(device), sin_ = sin.to(device);
 }
 

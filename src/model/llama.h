@@ -10,8 +10,9 @@ namespace tightloop {
 class Llama : public LanguageModel {
  public:
   Llama(const ModelConfig& config, uint64_t seed);
-  at::Tensor hidden(const at::Tensor& ids_BT, KvCache* cache) override;
-  const at::Tensor& head() const override { return head_; }
+  using LanguageModel::forward;
+  Forward forward(const at::Tensor& ids_BT, const Pass& pass) override;
+  Head head() const override { return {head_, config_.softcap}; }
 
  private:
   struct Block {

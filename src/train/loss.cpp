@@ -30,7 +30,7 @@ DeviceBatch to_device(const Batch& batch, at::Device device, bool pin_memory) {
 }
 
 ops::LossSum loss_of(LanguageModel& model, const DeviceBatch& batch) {
-  const auto logits = model.logits(model.hidden(batch.inputs_BT));
+  const auto logits = model.logits(model.forward(batch.inputs_BT).hidden_BTD);
   return ops::cross_entropy(logits.flatten(0, 1), batch.targets_BT.flatten());
 }
 

@@ -62,7 +62,7 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run)
   tokenizer_ = prepare_tokenizer(recipe_, run_);
   dataset_ = load_dataset(recipe_.data, recipe_.tasks, *tokenizer_, recipe_.chat);
   if (dataset_.bad.total() > 0) log::warn("{}", dataset_.bad.report());
-  recipe_.model.resolve(tokenizer_->vocab_size());
+  recipe_.model.resolve(tokenizer_->vocab_size(), recipe_.data.seq_len);
   model_ = make_model(recipe_.model, recipe_.train.seed);
   model_->parameters().to(at::Device(device_.name()), at::kFloat);
   optimizer_ = std::make_unique<AdamW>(model_->parameters(), recipe_.train,

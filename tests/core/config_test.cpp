@@ -55,6 +55,36 @@ TEST(Config, CommandLineTakesBothForms) {
   EXPECT_DOUBLE_EQ(bound.part.rate, 0.5);
 }
 
+struct Sizes {
+  std::string preset;
+  int64_t layers = 1, width = 1;
+  void describe(Fields& fields) {
+    fields.add("preset", preset, "Sizes by name").presets({{"large", {{"layers", "20"}, {"width", "50"}}}});
+    fields.add("layers", layers, "Layers").range(1, 100);
+    fields.add("width", width, "Width").range(1, 100);
+  }
+};
+
+TEST(Config, APresetSetsItsFieldsAndSettingsOfTheUserWin) {
+  Sizes sizes;
+  Config config;
+  config.add_section("model", sizes, "Sizes");
+  config.load_text("model:\n  layers: 3\n  preset: large\n", "t");
+  EXPECT_EQ(sizes.layers, 3) << "whatever the order in the file";
+  EXPECT_EQ(sizes.width, 50);
+  config.apply({"--model.preset", "large", "--model.width", "7"});
+  EXPECT_EQ(sizes.layers, 20) << "on the command line the later wins";
+  EXPECT_EQ(sizes.width, 7);
+
+  Sizes again;
+  Config copy;
+  copy.add_section("model", again, "Sizes");
+  copy.load_text(config.to_yaml(), "t");
+  EXPECT_EQ(again.width, 7);
+  const auto message = error_of(ExitCode::kUsage, [&] { config.apply({"--model.preset", "huge"}); });
+  EXPECT_NE(message.find("large"), std::string::npos) << message;
+}
+
 TEST(Config, IntegersMayBeWrittenAsPeopleDo) {
   Bound bound;
   bound.config.apply({"--part.steps", "1e2"});

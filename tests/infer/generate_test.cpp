@@ -19,7 +19,7 @@ using Rows = std::vector<std::vector<int32_t>>;
 std::unique_ptr<LanguageModel> small_model() {
   ModelConfig config;
   config.layers = 2, config.width = 32, config.heads = 4, config.init_std = 0.3;
-  config.resolve(40);
+  config.resolve(40, 0);
   return make_model(config, 7);
 }
 
@@ -36,7 +36,7 @@ std::vector<int32_t> slow_greedy(LanguageModel& model, std::vector<int32_t> ids,
   std::vector<int32_t> made;
   while (static_cast<int64_t>(made.size()) < tokens) {
     const auto input = at::tensor(std::vector<int64_t>(ids.begin(), ids.end())).unsqueeze(0);
-    const auto logits = model.logits(model.hidden(input))[0][static_cast<int64_t>(ids.size()) - 1];
+    const auto logits = model.logits(model.forward(input).hidden_BTD)[0][static_cast<int64_t>(ids.size()) - 1];
     const auto next = static_cast<int32_t>(logits.argmax().item<int64_t>());
     if (next == stop) break;
     made.push_back(next);

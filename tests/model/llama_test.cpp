@@ -18,7 +18,7 @@ using testing::error_of;
 ModelConfig small() {
   ModelConfig config;
   config.layers = 2, config.width = 32, config.heads = 4, config.kv_heads = 2, config.init_std = 0.2;
-  config.resolve(50);
+  config.resolve(50, 0);
   return config;
 }
 
@@ -31,7 +31,7 @@ TEST(ModelConfig, ZeroesAreFilledIn) {
   EXPECT_EQ(config.vocab_size, 64);
   EXPECT_EQ(config.ffn, 128);  // 32 * 8 / 3 = 85, rounded up to 64s
   ModelConfig plain;
-  plain.resolve(257);
+  plain.resolve(257, 0);
   EXPECT_EQ(plain.kv_heads, plain.heads);
 }
 
@@ -39,7 +39,7 @@ TEST(ModelConfig, SizesThatDoNotFitAreRefused) {
   const auto refuse = [](auto change) {
     ModelConfig config;
     change(config);
-    return error_of(ExitCode::kUsage, [&] { config.resolve(257); });
+    return error_of(ExitCode::kUsage, [&] { config.resolve(257, 0); });
   };
   EXPECT_NE(refuse([](auto& c) { c.width = 130; }).find("model.heads"), std::string::npos);
   EXPECT_NE(refuse([](auto& c) { c.kv_heads = 3; }).find("model.kv_heads"), std::string::npos);
@@ -78,8 +78,8 @@ TEST(Llama, OnlyMatricesDecay) {
 TEST(Llama, TheFutureDoesNotChangeThePast) {
   c10::NoGradGuard no_grad;
   Llama model(small(), 1);
-  const auto a = model.logits(model.hidden(ids_of({1, 2, 3, 4, 5}), nullptr));
-  const auto b = model.logits(model.hidden(ids_of({1, 2, 3, 9, 9}), nullptr));
+  const auto a = model.logits(model.forward(ids_of({1, 2, 3, 4, 5})).hidden_BTD);
+  const auto b = model.logits(model.forward(ids_of({1, 2, 3, 9, 9})).hidden_BTD);
   EXPECT_TRUE(at::allclose(a.narrow(1, 0, 3), b.narrow(1, 0, 3), 1e-5, 1e-6));
   EXPECT_FALSE(at::allclose(a.narrow(1, 3, 2), b.narrow(1, 3, 2), 1e-2, 1e-2));
 }
@@ -88,11 +88,11 @@ TEST(Llama, TheCacheGivesWhatThePassOverEverythingGives) {
   c10::NoGradGuard no_grad;
   Llama model(small(), 1);
   const auto ids = at::arange(0, 300, at::kLong).remainder(50).view({2, 150});
-  const auto whole = model.logits(model.hidden(ids, nullptr));
+  const auto whole = model.logits(model.forward(ids).hidden_BTD);
   KvCache cache(2);
-  std::vector<at::Tensor> parts{model.logits(model.hidden(ids.narrow(1, 0, 100), &cache))};
+  std::vector<at::Tensor> parts{model.logits(model.forward(ids.narrow(1, 0, 100), {.cache = &cache}).hidden_BTD)};
   for (int64_t t = 100; t < 150; ++t)
-    parts.push_back(model.logits(model.hidden(ids.narrow(1, t, 1), &cache)));
+    parts.push_back(model.logits(model.forward(ids.narrow(1, t, 1), {.cache = &cache}).hidden_BTD));
   EXPECT_EQ(cache.length(), 150);  // over the cache's first block of 128
   const auto pieces = at::cat(parts, 1);
   EXPECT_LT(((pieces - whole).abs().max() / whole.abs().max()).item<double>(), 1e-5);
@@ -103,10 +103,10 @@ TEST(Llama, RowsOfACacheCanBeChosen) {
   Llama model(small(), 1);
   const auto ids = at::tensor(std::vector<int64_t>{1, 2, 3, 4, 5, 6}).view({2, 3});
   KvCache both(2), second(2);
-  model.hidden(ids, &both);
-  model.hidden(ids.narrow(0, 1, 1), &second);
+  model.forward(ids, {.cache = &both}).hidden_BTD;
+  model.forward(ids.narrow(0, 1, 1), {.cache = &second}).hidden_BTD;
   both.select_rows(at::tensor(std::vector<int64_t>{1}));
-  EXPECT_TRUE(at::allclose(model.hidden(ids_of({7}), &both), model.hidden(ids_of({7}), &second), 1e-5, 1e-6));
+  EXPECT_TRUE(at::allclose(model.forward(ids_of({7}), {.cache = &both}).hidden_BTD, model.forward(ids_of({7}), {.cache = &second}).hidden_BTD, 1e-5, 1e-6));
 }
 
 TEST(Llama, EveryParameterGetsAGradient) {
@@ -114,7 +114,7 @@ TEST(Llama, EveryParameterGetsAGradient) {
     auto config = small();
     config.tie_embeddings = tied;
     Llama model(config, 1);
-    model.logits(model.hidden(ids_of({1, 2, 3, 4}), nullptr)).pow(2).sum().backward();
+    model.logits(model.forward(ids_of({1, 2, 3, 4})).hidden_BTD).pow(2).sum().backward();
     for (const auto& parameter : model.parameters().all()) {
       ASSERT_TRUE(parameter.value.grad().defined()) << parameter.name;
       EXPECT_GT(parameter.value.grad().abs().max().item<double>(), 0) << parameter.name;
@@ -125,12 +125,12 @@ TEST(Llama, EveryParameterGetsAGradient) {
 TEST(Parameters, MovingToAnotherDtypeKeepsTheHandles) {
   Llama model(small(), 1);
   model.parameters().to(at::kCPU, at::kBFloat16);
-  EXPECT_EQ(model.head().scalar_type(), at::kBFloat16);
-  EXPECT_TRUE(model.head().requires_grad());
-  const auto logits = model.logits(model.hidden(ids_of({1, 2, 3}), nullptr));
+  EXPECT_EQ(model.head().weight_VD.scalar_type(), at::kBFloat16);
+  EXPECT_TRUE(model.head().weight_VD.requires_grad());
+  const auto logits = model.logits(model.forward(ids_of({1, 2, 3})).hidden_BTD);
   EXPECT_EQ(logits.scalar_type(), at::kBFloat16);
   logits.sum().backward();
-  EXPECT_EQ(model.head().grad().scalar_type(), at::kBFloat16);
+  EXPECT_EQ(model.head().weight_VD.grad().scalar_type(), at::kBFloat16);
 }
 
 }  // namespace

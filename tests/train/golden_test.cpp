@@ -24,6 +24,7 @@ struct Golden {
   Golden() {
     sizes.layers = 2, sizes.width = 32, sizes.heads = 4, sizes.kv_heads = 2, sizes.ffn = 64,
     sizes.vocab_size = 64;
+  sizes.resolve(0, 0);
     sizes.tie_embeddings = false;
     train.steps = 20, train.warmup_steps = 5, train.lr = 1e-2, train.min_lr = 0.1, train.clip = 0.5;
     train.weight_decay = 0.1, train.beta1 = 0.9, train.beta2 = 0.95, train.eps = 1e-8;

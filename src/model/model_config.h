@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/config.h"
+
+namespace tightloop {
+
+/// Section "model": the family and its sizes. 0 stands for what resolve() works out.
+struct ModelConfig {
+  std::string preset, family = "llama";
+  int64_t depth = 0;
+  int64_t layers = 4, width = 128, heads = 4, kv_heads = 0, head_size = 0, ffn = 0, vocab_size = 0,
+          context = 0;
+  double norm_eps = 1e-6, init_std = 0.02, dropout = 0, softcap = 0;
+  bool tie_embeddings = true;
+  // Rotary positions
+  double rope_theta = 10000;
+  std::string rope_scaling = "none";
+  double rope_factor = 8, rope_low_freq = 1, rope_high_freq = 4;
+  int64_t rope_original_context = 8192;
+  // Sliding windows (nanochat)
+  std::string window_pattern = "SSSL";
+  // Mixture of experts (qwen3_moe)
+  int64_t experts = 4, experts_per_token = 1, expert_ffn = 0;
+  bool norm_topk = true;
+  double balance_coef = 5e-4;
+  std::string balance = "minimind";
+
+  void describe(Fields& fields);
+  /// Fills in what 0 stands for and checks that the sizes fit together. Rows will be `row_length` tokens long
+  /// (0: unknown).
+  void resolve(int64_t tokenizer_vocab, int64_t row_length);
+};
+
+/// The models known by name (model.preset).
+const std::vector<Preset>& model_presets();
+
+}  // namespace tightloop
