@@ -15,6 +15,11 @@ void DataConfig::describe(Fields& fields) {
       .add("holdout", holdout,
            "Share of the documents held out for evaluation, chosen by a hash of their content")
       .range(0, 0.9);
+  fields
+      .add("holdout_by", holdout_by,
+           "What `holdout` takes: documents by their hash, or the tail of the stream of tokens (a share of "
+           "it)")
+      .choices({"hash", "tail"});
   fields.add("mixture", mixture,
              "Several sources at once: entries such as 'name=a source=jsonl train=a.jsonl weight=2', with "
              "any key of this "

@@ -13,6 +13,7 @@ struct DataConfig {
   std::string source = "text";
   std::vector<std::string> train, val, train_target, val_target;
   double holdout = 0.05;
+  std::string holdout_by = "hash";
   std::vector<std::string> mixture;
   std::string cache;
   std::string documents = "blank_line";

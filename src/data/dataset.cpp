@@ -12,6 +12,7 @@
 #include "data/prepare.h"
 #include "data/shards.h"
 #include "data/source.h"
+#include "data/token_range.h"
 #include "data/tokenize.h"
 
 namespace tightloop {
@@ -88,6 +89,17 @@ Parts load_source(const SourceOptions& options, BadRecords& bad) {
   return parts;
 }
 
+Parts load_parts(const SourceOptions& options, BadRecords& bad) {
+  if (options.data.holdout_by == "hash" || has_val_records(options.data)) return load_source(options, bad);
+  if (options.data.source == "pairs") throw usage_error("data.holdout_by: tail would cut pairs; use hash.");
+  DataConfig whole = options.data;
+  whole.holdout = 0;
+  const auto all = load_source({whole, options.tasks, options.chat, options.tokenizer}, bad).first;
+  const auto held_out = static_cast<uint64_t>(static_cast<double>(all->tokens()) * options.data.holdout);
+  const uint64_t cut = all->tokens() - held_out;
+  return {std::make_shared<TokenRange>(all, 0, cut), std::make_shared<TokenRange>(all, cut, all->tokens())};
+}
+
 }  // namespace
 
 Dataset load_dataset(const DataConfig& config, const TasksConfig& tasks, const Tokenizer& tokenizer,
@@ -95,7 +107,7 @@ Dataset load_dataset(const DataConfig& config, const TasksConfig& tasks, const T
   Dataset dataset{{}, {}, {}, BadRecords(config.on_bad_record == "fail")};
   if (config.mixture.empty()) {
     std::tie(dataset.train, dataset.val) =
-        load_source({config, tasks, chat, tokenizer, target_tokenizer}, dataset.bad);
+        load_parts({config, tasks, chat, tokenizer, target_tokenizer}, dataset.bad);
     dataset.sources = {config.source};
     return dataset;
   }
@@ -105,7 +117,7 @@ Dataset load_dataset(const DataConfig& config, const TasksConfig& tasks, const T
   std::vector<uint64_t> sizes;
   std::vector<double> weights;
   for (const MixtureEntry& entry : entries) {
-    const Parts parts = load_source({entry.data, tasks, chat, tokenizer, target_tokenizer}, dataset.bad);
+    const Parts parts = load_parts({entry.data, tasks, chat, tokenizer, target_tokenizer}, dataset.bad);
     train.push_back({parts.first, entry.epochs, static_cast<uint64_t>(entry.cap)});
     val.push_back({parts.second, 1, 0});
     const uint64_t size = parts.first->size() / unit;

@@ -102,9 +102,10 @@ void Loader::fill(int64_t index, Batch& batch) const {
       const uint64_t pass = global / plan_->rows(), place = global % plan_->rows();
       const auto words = philox(options_.seed, pass);
       const Permutation order(plan_->rows(), words[0] | uint64_t{words[1]} << 32);
-      facts = plan_->fill(order[place], space);
+      const uint64_t shift = pass == 0 ? 0 : words[2] % plan_->length();
+      facts = plan_->fill(order[place], shift, space);
     } else if (global < plan_->rows()) {
-      facts = plan_->fill(global, space);
+      facts = plan_->fill(global, 0, space);
     } else {
       std::fill_n(space.inputs, batch.length, options_.pad_id);
       std::fill_n(space.targets, batch.length, options_.pad_id);

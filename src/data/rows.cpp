@@ -43,8 +43,9 @@ class StreamRows : public RowPlan {
   uint64_t rows() const override { return rows_; }
   double padding_share() const override { return 0; }
   uint64_t long_documents() const override { return 0; }
-  RowFacts fill(uint64_t row, const RowSpace& space) const override {
-    const uint64_t position = row * length_;
+  RowFacts fill(uint64_t row, uint64_t shift, const RowSpace& space) const override {
+    // The last row of a shifted pass slides back to where it still fits.
+    const uint64_t position = std::min(row * length_ + shift, documents_->tokens() - length_ - 1);
     const int64_t supervised = copy_positions(*documents_, position, length_, space, 0);
     space.bounds[0] = space.first + static_cast<int32_t>(length_);
     return {1, supervised, 0, documents_->source_at(position)};
@@ -71,7 +72,7 @@ class PaddedRows : public RowPlan {
     return 1 - static_cast<double>(filled_) / (static_cast<double>(rows()) * static_cast<double>(length_));
   }
   uint64_t long_documents() const override { return long_documents_; }
-  RowFacts fill(uint64_t row, const RowSpace& space) const override {
+  RowFacts fill(uint64_t row, uint64_t /*shift*/, const RowSpace& space) const override {
     // The last token is an input too, though nothing is predicted from it: X is all tokens but the last of
     // the row.
     const auto tokens = static_cast<int64_t>(documents_->length(row));
@@ -108,7 +109,7 @@ class PackedRows : public RowPlan {
                    (static_cast<double>(rows()) * static_cast<double>(length_));
   }
   uint64_t long_documents() const override { return packing_.long_documents; }
-  RowFacts fill(uint64_t row, const RowSpace& space) const override {
+  RowFacts fill(uint64_t row, uint64_t /*shift*/, const RowSpace& space) const override {
     RowFacts facts;
     int64_t at = 0;
     const uint64_t first = packing_.row_begins[row], last = packing_.row_begins[row + 1];

@@ -29,8 +29,9 @@ class RowPlan {
   virtual ~RowPlan() = default;
   /// Rows in one pass over the data.
   virtual uint64_t rows() const = 0;
-  /// Writes a row. row < rows(). Does not allocate.
-  virtual RowFacts fill(uint64_t row, const RowSpace& space) const = 0;
+  /// Writes a row. row < rows(). Rows of a stream start `shift` < length() tokens later, so that each pass
+  /// can cut the stream elsewhere; others know no shift. Does not allocate.
+  virtual RowFacts fill(uint64_t row, uint64_t shift, const RowSpace& space) const = 0;
   /// Positions of one pass that hold no token, of all positions.
   virtual double padding_share() const = 0;
   /// Documents that were longer than a row: cut into several ("stream", "pack") or cut off ("pad").

@@ -50,6 +50,31 @@ TEST(Dataset, TrainAndValShareNothingAndLoseNothing) {
   }
 }
 
+TEST(Dataset, TheTailOfTheStreamCanBeHeldOut) {
+  TempFolder folder;
+  write(folder / "a.txt", "one two three\n\nfour five\n\nsix seven eight nine ten");
+  DataConfig config;
+  config.train = {(folder / "a.txt").string()};
+  config.holdout = 0;
+  const ByteTokenizer tokenizer;
+  const auto all = load_dataset(config, {}, tokenizer).train;
+  config.holdout = 0.5, config.holdout_by = "tail";
+  const Dataset parts = load_dataset(config, {}, tokenizer);
+  EXPECT_EQ(parts.val->tokens(), all->tokens() / 2);
+  EXPECT_EQ(parts.train->tokens() + parts.val->tokens(), all->tokens());
+  std::vector<int32_t> expected(all->tokens()), got(all->tokens());
+  all->read(0, all->tokens(), expected.data());
+  parts.train->read(0, parts.train->tokens(), got.data());
+  parts.val->read(0, parts.val->tokens(), got.data() + parts.train->tokens());
+  EXPECT_EQ(got, expected);
+  // The document in the middle is in both, cut where the tail begins.
+  EXPECT_EQ(parts.train->size() + parts.val->size(), all->size() + 1);
+  for (const auto& part : {parts.train, parts.val}) {
+    EXPECT_EQ(part->begin(0), 0u);
+    for (uint64_t i = 0; i < part->size(); ++i) EXPECT_GT(part->length(i), 0u);
+  }
+}
+
 TEST(Dataset, OwnValFilesHoldNothingOut) {
   TempFolder folder;
   write(folder / "train.txt", "one\n\ntwo\n");

@@ -1,5 +1,6 @@
 #include "data/loader.h"
 
+#include <algorithm>
 #include <set>
 
 #include "support.h"
@@ -89,6 +90,14 @@ TEST(Loader, EveryPassHasEveryRowOnceInAnotherOrder) {
   for (const auto& pass : passes) EXPECT_EQ(std::set<int32_t>(pass.begin(), pass.end()).size(), 60u);
   EXPECT_NE(passes[0], passes[1]);
   EXPECT_NE(passes[1], passes[2]);
+  // The first pass cuts at multiples of the length, later ones elsewhere, but all rows of a pass alike.
+  const auto shift = [](const std::vector<int32_t>& pass) {
+    return *std::min_element(pass.begin(), pass.end());
+  };
+  EXPECT_EQ(shift(passes[0]), 0);
+  EXPECT_NE(shift(passes[1]), shift(passes[2]));
+  for (const auto& pass : passes)
+    for (const int32_t start : pass) EXPECT_TRUE(start % 16 == shift(pass) || start == 16 * 59) << start;
   auto other = options(4, 16);
   other.seed = 12;
   Loader reseeded(store, other);

@@ -29,11 +29,12 @@ struct Row {
   RowFacts facts;
 };
 
-Row fill(const RowPlan& plan, uint64_t row) {
+Row fill(const RowPlan& plan, uint64_t row, uint64_t shift = 0) {
   const auto length = static_cast<size_t>(plan.length());
   Row out{
       Tokens(length, -7), Tokens(length, -7), Tokens(length + 1, -7), std::vector<uint8_t>(length, 9), {}};
-  out.facts = plan.fill(row, {out.inputs.data(), out.targets.data(), out.mask.data(), out.bounds.data(), 0});
+  out.facts =
+      plan.fill(row, shift, {out.inputs.data(), out.targets.data(), out.mask.data(), out.bounds.data(), 0});
   out.bounds.resize(out.facts.documents);
   return out;
 }
@@ -47,6 +48,14 @@ TEST(StreamRows, CutWithOneTokenOfOverlap) {
   EXPECT_EQ(fill(*plan, 1).targets, (Tokens{7, 8, 9, 10, 11}));
   EXPECT_EQ(fill(*plan, 1).facts.supervised, 5);
   EXPECT_EQ(plan->padding_share(), 0);
+}
+
+TEST(StreamRows, AShiftCutsElsewhere) {
+  const auto plan = make_row_plan("stream", numbered({3, 4, 5}), 5, 0, 0);  // tokens 1 to 12
+  EXPECT_EQ(fill(*plan, 0, 3).inputs, (Tokens{4, 5, 6, 7, 8}));
+  EXPECT_EQ(fill(*plan, 0, 3).targets, (Tokens{5, 6, 7, 8, 9}));
+  EXPECT_EQ(fill(*plan, 1, 3).inputs, (Tokens{7, 8, 9, 10, 11})) << "the last row stays inside";
+  EXPECT_EQ(fill(*plan, 1, 3).targets, (Tokens{8, 9, 10, 11, 12}));
 }
 
 TEST(StreamRows, TooLittleDataIsSaid) {
