@@ -18,6 +18,11 @@ inline bool has_kernel(const at::Tensor& x) {
   return cpu::supports(x.scalar_type()) || (x.is_cuda() && x.scalar_type() == at::kHalf);
 }
 
+/// Whether kernels that walk over a whole tensor take it: dense, and starting where a wide access may.
+inline bool is_flat(const at::Tensor& x) {
+  return x.is_contiguous() && reinterpret_cast<uintptr_t>(x.const_data_ptr()) % 16 == 0;
+}
+
 /// The operator registered under this name, for calls that skip the search: keep it in a static.
 template <class Signature>
 auto find_operator(const char* name) {
