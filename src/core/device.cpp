@@ -59,6 +59,8 @@ class CpuDevice : public Device {
     return memory;
   }
   void free_host(void* memory) noexcept override { std::free(memory); }
+  std::unique_ptr<Graph> capture(const std::function<void()>&) override { return nullptr; }
+  void forbid_syncs(bool) override {}
   void synchronize() override {}
   CopySpeed measure_copies(size_t) override { return {}; }
 };

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,9 +19,16 @@ struct CopySpeed {
   double pageable_to_device = 0, pageable_from_device = 0;  // the same from ordinary memory
 };
 
+/// Device work that was recorded once and runs again at the cost of one launch, on the same memory.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+  virtual void replay() = 0;
+};
+
 /// What the layers without torch need of the machine that computes. The CPU is one, the CUDA plug-in brings
-/// the others. Objects live as long as the process. Streams, events and graphs will join this interface; the
-/// plug-in is the place that implements them.
+/// the others. Objects live as long as the process. (Streams and events need no entry here: c10::Stream and
+/// c10::Event serve every device.)
 class Device {
  public:
   virtual ~Device() = default;
@@ -45,6 +53,15 @@ class Device {
   /// Throws Error(kDevice) when there is none left. Size 0 gives a null pointer.
   virtual void* allocate_host(size_t size) = 0;
   virtual void free_host(void* memory) noexcept = 0;
+
+  /// Records what `work` starts on the device instead of running it. `work` must have run before, for real,
+  /// so that libraries are warm; its tensors live in memory that all graphs of the device share, so graphs
+  /// must be replayed in the order of their capture and what one leaves to another must be kept alive. Null
+  /// where the device has no graphs; an exception from `work`, or of CUDA when something cannot be recorded,
+  /// passes through.
+  virtual std::unique_ptr<Graph> capture(const std::function<void()>& work) = 0;
+  /// While on, work of torch that makes the host wait is an error (for tests; CUDA alone).
+  virtual void forbid_syncs(bool on) = 0;
 
   /// Waits for everything that was started on the device.
   virtual void synchronize() = 0;

@@ -1,7 +1,9 @@
 // Device services over CUDA, behind core's Device interface. Loading the library registers them.
 
 #include <ATen/Context.h>
+#include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
 
@@ -50,6 +52,28 @@ class Scratch {
 
  private:
   void* data_ = nullptr;
+};
+
+class CudaGraph : public Graph {
+ public:
+  CudaGraph(const std::function<void()>& work, at::cuda::MempoolId_t pool) {
+    graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+    try {
+      work();
+    } catch (...) {
+      try {
+        graph_.capture_end();
+      } catch (...) {  // the capture was broken by what `work` threw about
+      }
+      cudaGetLastError();
+      throw;
+    }
+    graph_.capture_end();
+  }
+  void replay() override { graph_.replay(); }
+
+ private:
+  at::cuda::CUDAGraph graph_;
 };
 
 class CudaDevice : public Device {
@@ -107,6 +131,19 @@ class CudaDevice : public Device {
     if (memory) cudaFreeHost(memory);  // may fail once the driver shuts down at exit, which frees it anyway
   }
 
+  std::unique_ptr<Graph> capture(const std::function<void()>& work) override {
+    c10::cuda::CUDAGuard guard(index());
+    synchronize();  // a capture cannot wait for what runs on other streams
+    const c10::cuda::CUDAStreamGuard aside(c10::cuda::getStreamFromPool(false, index()));
+    if (pool_ == at::cuda::MempoolId_t{0, 0}) pool_ = at::cuda::graph_pool_handle();
+    return std::make_unique<CudaGraph>(work, pool_);
+  }
+
+  void forbid_syncs(bool on) override {
+    c10::cuda::warning_state().set_sync_debug_mode(on ? c10::cuda::SyncDebugMode::L_ERROR
+                                                      : c10::cuda::SyncDebugMode::L_DISABLED);
+  }
+
   void synchronize() override {
     c10::cuda::CUDAGuard guard(index());
     check(cudaDeviceSynchronize(), "waiting for the GPU");
@@ -138,6 +175,7 @@ class CudaDevice : public Device {
 
   int index_;
   cudaDeviceProp properties_{};
+  at::cuda::MempoolId_t pool_{0, 0};
 };
 
 class CudaBackend : public DeviceBackend {

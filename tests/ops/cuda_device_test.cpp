@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/matmul.h>
 #include <torch/cuda.h>
 
 #include "core/device.h"
@@ -55,6 +56,46 @@ TEST_F(CudaDevice, PinsHostMemory) {
   const at::Tensor there = host.to(at::kCUDA, at::kFloat, /*non_blocking=*/true);
   device("cuda").synchronize();
   EXPECT_EQ(there.sum().item<float>(), 2560.0f);
+}
+
+TEST_F(CudaDevice, ReplaysForwardAndBackward) {
+  Device& gpu = device("cuda");
+  const auto options = at::TensorOptions(at::kFloat).device(at::kCUDA);
+  at::Tensor weight = at::full({64, 64}, 0.5, options).requires_grad_(),
+             input = at::full({8, 64}, 1.0, options);
+  at::Tensor total = at::full({}, 0.0, options);
+  const auto work = [&] {
+    weight.mutable_grad().reset();
+    const auto loss = at::matmul(input, weight).pow(2).sum();
+    loss.backward();
+    total.add_(loss.detach());
+  };
+  work();
+  const double once = total.item<double>();
+  const auto graph = gpu.capture(work);
+  ASSERT_TRUE(graph);
+  EXPECT_EQ(total.item<double>(), once) << "a capture runs nothing";
+  const at::Tensor gradient = weight.grad();
+  input.fill_(2.0);  // the graph reads what is there when it runs
+  for (int i = 0; i < 3; ++i) graph->replay();
+  EXPECT_EQ(total.item<double>(), once * 13);
+  EXPECT_EQ(gradient[0][0].item<double>(), 2.0 * 8 * 2.0 * 64.0);
+}
+
+TEST_F(CudaDevice, WhatCannotBeCapturedSaysSoAndLeavesTheDeviceUsable) {
+  Device& gpu = device("cuda");
+  const at::Tensor x = at::full({4}, 1.0, at::TensorOptions(at::kFloat).device(at::kCUDA));
+  EXPECT_ANY_THROW(gpu.capture([&] { x.sum().item<float>(); }));
+  EXPECT_EQ(x.sum().item<float>(), 4.0f);
+}
+
+TEST_F(CudaDevice, HiddenSyncsCanBeForbidden) {
+  Device& gpu = device("cuda");
+  const at::Tensor x = at::full({4}, 1.0, at::TensorOptions(at::kFloat).device(at::kCUDA));
+  gpu.forbid_syncs(true);
+  EXPECT_ANY_THROW(x.sum().item<float>());
+  gpu.forbid_syncs(false);
+  EXPECT_EQ(x.sum().item<float>(), 4.0f);
 }
 
 TEST_F(CudaDevice, MeasuresCopies) {
