@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "core/device.h"
@@ -11,15 +12,20 @@
 
 namespace tightloop {
 
-/// A trained model as a run's folder keeps it, ready to be asked.
+/// A trained model, ready to be asked.
 struct LoadedRun {
-  Recipe recipe;
+  Recipe recipe;  // of a Hugging Face folder only model, tokenizer and chat say something
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<LanguageModel> model;
   int64_t step = 0;
+  nlohmann::json metadata{};  // stage, parent, dtype, ... as the checkpoint has them
 };
 
-/// Loads the newest checkpoint of a run (or that of `step`) onto a device: auto, cpu, cuda:N.
+/// Loads a run (its newest checkpoint, or that of `step`), a checkpoint's folder or a Hugging Face folder
+/// onto a device: auto, cpu, cuda:N.
+LoadedRun load_model(const std::filesystem::path& path, const std::string& device_name,
+                     std::optional<int64_t> step = {});
+/// The same for a run alone: anything else is a usage error.
 LoadedRun load_run(const std::filesystem::path& folder, const std::string& device_name,
                    std::optional<int64_t> step = {});
 

@@ -45,14 +45,14 @@ Safetensors read_tensors(const fs::path& folder, const char* name, const nlohman
 }  // namespace
 
 void save_checkpoint(const fs::path& checkpoints, int64_t step, const NamedTensors& weights,
-                     const NamedTensors& optimizer, int64_t keep) {
+                     const NamedTensors& optimizer, int64_t keep, const nlohmann::json& metadata) {
   const fs::path place = folder_of(checkpoints, step);
   fs::path beside = place;
   beside += ".partial";
   try {
     fs::remove_all(beside);
     fs::create_directories(beside);
-    nlohmann::json state{{"format", 1}, {"step", step}};
+    nlohmann::json state{{"format", 1}, {"step", step}, {"metadata", metadata}};
     state["files"][kWeights] = write_tensors(beside, kWeights, weights);
     state["files"][kOptimizer] = write_tensors(beside, kOptimizer, optimizer);
     write_file_whole(beside / "state.json", state.dump(2) + "\n");
@@ -71,22 +71,34 @@ void save_checkpoint(const fs::path& checkpoints, int64_t step, const NamedTenso
     fs::remove_all(folder_of(checkpoints, steps[i]));
 }
 
+std::optional<int64_t> checkpoint_step(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  if (!name.starts_with("step-")) return {};
+  int64_t step = 0;
+  const char* end = name.data() + name.size();
+  const auto parsed = std::from_chars(name.data() + 5, end, step);
+  if (parsed.ec != std::errc() || parsed.ptr != end) return {};
+  return step;
+}
+
 std::vector<int64_t> checkpoint_steps(const fs::path& checkpoints) {
   std::vector<int64_t> steps;
   std::error_code failure;
   for (const auto& entry : fs::directory_iterator(checkpoints, failure)) {
-    const std::string name = entry.path().filename().string();
-    int64_t step = 0;
-    if (!name.starts_with("step-")) continue;
-    const char* end = name.data() + name.size();
-    const auto parsed = std::from_chars(name.data() + 5, end, step);
-    if (parsed.ec == std::errc() && parsed.ptr == end) steps.push_back(step);
+    if (const auto step = checkpoint_step(entry.path())) steps.push_back(*step);
   }
   std::ranges::sort(steps);
   return steps;
 }
 
-Checkpoint load_checkpoint(const fs::path& checkpoints, std::optional<int64_t> step, bool weights_only) {
+namespace {
+
+struct Opened {
+  fs::path folder;
+  nlohmann::json state;
+};
+
+Opened open_checkpoint(const fs::path& checkpoints, std::optional<int64_t> step) {
   const auto steps = checkpoint_steps(checkpoints);
   if (steps.empty()) throw checkpoint_error("there is no checkpoint in '{}'.", checkpoints.string());
   if (step && !std::ranges::count(steps, *step)) {
@@ -94,18 +106,42 @@ Checkpoint load_checkpoint(const fs::path& checkpoints, std::optional<int64_t> s
                            checkpoints.string(), fmt::join(steps, ", "));
   }
   const fs::path folder = folder_of(checkpoints, step.value_or(steps.back()));
-  const fs::path state_path = folder / "state.json";
+  const fs::path path = folder / "state.json";
+  if (!fs::exists(path)) throw checkpoint_error("'{}' is missing.", path.string());
   try {
-    if (!fs::exists(state_path)) throw checkpoint_error("'{}' is missing.", state_path.string());
-    const auto state = nlohmann::json::parse(read_file(state_path));
-    Checkpoint checkpoint{.step = state.at("step").get<int64_t>(),
-                          .weights = read_tensors(folder, kWeights, state),
+    return {folder, nlohmann::json::parse(read_file(path))};
+  } catch (const nlohmann::json::exception& error) {
+    throw checkpoint_error("'{}' is damaged: {}.", path.string(), error.what());
+  }
+}
+
+// What `read` takes out of state.json, with errors that name the file.
+template <class Read>
+Checkpoint read_state(const Opened& opened, Read&& read) {
+  try {
+    Checkpoint checkpoint{.step = opened.state.at("step").get<int64_t>(),
+                          .metadata = opened.state.value("metadata", nlohmann::json::object()),
+                          .weights = {},
                           .optimizer = {}};
-    if (!weights_only) checkpoint.optimizer = read_tensors(folder, kOptimizer, state);
+    read(checkpoint);
     return checkpoint;
   } catch (const nlohmann::json::exception& error) {
-    throw checkpoint_error("'{}' is damaged: {}.", state_path.string(), error.what());
+    throw checkpoint_error("'{}' is damaged: {}.", (opened.folder / "state.json").string(), error.what());
   }
+}
+
+}  // namespace
+
+Checkpoint describe_checkpoint(const fs::path& checkpoints, std::optional<int64_t> step) {
+  return read_state(open_checkpoint(checkpoints, step), [](Checkpoint&) {});
+}
+
+Checkpoint load_checkpoint(const fs::path& checkpoints, std::optional<int64_t> step, bool weights_only) {
+  const auto opened = open_checkpoint(checkpoints, step);
+  return read_state(opened, [&](Checkpoint& checkpoint) {
+    checkpoint.weights = read_tensors(opened.folder, kWeights, opened.state);
+    if (!weights_only) checkpoint.optimizer = read_tensors(opened.folder, kOptimizer, opened.state);
+  });
 }
 
 }  // namespace tightloop

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
@@ -11,19 +11,28 @@
 namespace tightloop {
 
 /// All that a run needs to go on as if it had never stopped: checkpoints/step-N/ with model.safetensors (fp32
-/// weights), optimizer.safetensors and state.json (the step, and sizes and checksums of the other two).
+/// weights), optimizer.safetensors and state.json (the step, sizes and checksums of the other two, and
+/// metadata: an open set of keys that comes back as it was given).
 struct Checkpoint {
   int64_t step = 0;
+  nlohmann::json metadata;
   Safetensors weights, optimizer;
 };
 
 /// Writes a checkpoint whole or not at all, then removes the oldest beyond `keep` (0: none). An error while
 /// writing (disk full) leaves all older ones as they were.
 void save_checkpoint(const std::filesystem::path& checkpoints, int64_t step, const NamedTensors& weights,
-                     const NamedTensors& optimizer, int64_t keep);
+                     const NamedTensors& optimizer, int64_t keep,
+                     const nlohmann::json& metadata = nlohmann::json::object());
 
 /// Steps that have a checkpoint, in order.
 std::vector<int64_t> checkpoint_steps(const std::filesystem::path& checkpoints);
+
+/// The step of a checkpoint's folder by its name, where it is one.
+std::optional<int64_t> checkpoint_step(const std::filesystem::path& folder);
+
+/// Step and metadata of one, without its tensors; the newest where `step` is not given.
+Checkpoint describe_checkpoint(const std::filesystem::path& checkpoints, std::optional<int64_t> step = {});
 
 /// Reads and verifies one; the newest where `step` is not given. With `weights_only` the optimizer is left
 /// out. Anything damaged is a checkpoint error that names the file.

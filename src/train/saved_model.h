@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "model/language_model.h"
+#include "tokenizer/tokenizer.h"
+#include "train/recipe.h"
+
+namespace tightloop {
+
+/// A model as it lies on disk: a run, one checkpoint of a run, or a Hugging Face folder. Opening it reads the
+/// settings alone; weights are read straight into the model that is to have them.
+class SavedModel {
+ public:
+  /// A usage error when the folder is none of the three. `step` chooses a checkpoint of a run (default: the
+  /// newest).
+  explicit SavedModel(const std::filesystem::path& path, std::optional<int64_t> step = {});
+
+  /// As the run had it, sizes worked out. Of a Hugging Face folder: the model, the tokenizer's path and the
+  /// form of chat that its tokens show; the rest stands at its defaults.
+  const Recipe& recipe() const { return recipe_; }
+  /// 0 of a Hugging Face folder.
+  int64_t step() const { return step_; }
+  /// What a checkpoint says about itself: stage, parent, the dtype that the weights came in, ...
+  const nlohmann::json& metadata() const { return metadata_; }
+  const std::filesystem::path& tokenizer_path() const { return tokenizer_path_; }
+  /// Null where a Hugging Face folder has none.
+  std::unique_ptr<Tokenizer> tokenizer() const;
+  /// Copies the weights into a model of the same sizes, adapters merged. What does not fit is a checkpoint
+  /// error that names the tensor and both shapes.
+  void load_weights(LanguageModel& model) const;
+
+ private:
+  void open_run(const std::filesystem::path& run, std::optional<int64_t> step);
+
+  std::filesystem::path path_, checkpoints_, tokenizer_path_;  // checkpoints_ is empty for Hugging Face
+  Recipe recipe_;
+  int64_t step_ = 0;
+  nlohmann::json metadata_;
+};
+
+}  // namespace tightloop
