@@ -14,6 +14,7 @@
 #include "infer/loaded_run.h"
 #include "train/loading.h"
 #include "train/loss.h"
+#include "train/run_folder.h"
 
 namespace tightloop::cli {
 
@@ -27,7 +28,8 @@ struct Options {
 void evaluate(const Options& options) {
   const std::string folder = chosen_run(options.run);
   auto run = load_run(folder, options.device);
-  const auto dataset = load_dataset(run.recipe.data, run.recipe.tasks, *run.tokenizer, run.recipe.chat);
+  const auto dataset = load_dataset(run.recipe.data, run.recipe.tasks, *run.tokenizer, run.recipe.chat,
+                                    nullptr, RunFolder(folder).index());
   if (dataset.val->size() == 0)
     throw data_error("the run '{}' holds out no data; see data.val and data.holdout.", folder);
   LoaderOptions loading = loading_of(run.recipe, *run.tokenizer);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "core/error.h"
@@ -22,9 +23,11 @@ void BadRecords::add(BadKind kind, const std::string& file, uint64_t line, uint6
   first_ones_.push_back(text);
 }
 
-void BadRecords::merge(const BadRecords& other) {
-  for (size_t i = 0; i < counts_.size(); ++i) counts_[i] += other.counts_[i];
-  for (const std::string& one : other.first_ones_)
+void BadRecords::merge(const BadRecords& other) { merge(other.counts_, other.first_ones_); }
+
+void BadRecords::merge(std::span<const uint64_t> counts, const std::vector<std::string>& first_ones) {
+  for (size_t i = 0; i < std::min(counts_.size(), counts.size()); ++i) counts_[i] += counts[i];
+  for (const std::string& one : first_ones)
     if (first_ones_.size() < kShown) first_ones_.push_back(one);
 }
 

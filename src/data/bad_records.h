@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,11 @@ class BadRecords {
 
   /// Adds what another one counted.
   void merge(const BadRecords& other);
+  /// The same from what was written down: counts by kind, and the first ones.
+  void merge(std::span<const uint64_t> counts, const std::vector<std::string>& first_ones);
 
   uint64_t total() const;
+  std::span<const uint64_t> counts() const { return counts_; }
   uint64_t count(BadKind kind) const { return counts_[static_cast<size_t>(kind)]; }
   /// "a.jsonl:17 (byte 4211): malformed_json: ..."
   const std::vector<std::string>& first_ones() const { return first_ones_; }

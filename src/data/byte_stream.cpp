@@ -136,18 +136,37 @@ class ZstdStream : public ByteStream {
   bool inside_frame_ = false;
 };
 
+enum class Kind { kPlain, kGzip, kZstd };
+
+// By the first bytes; the file stands at its start again.
+Kind kind_of(PlainStream& file) {
+  char magic[4] = {};
+  size_t got = 0;
+  for (size_t more; got < sizeof magic && (more = file.read(magic + got, sizeof magic - got)) > 0;)
+    got += more;
+  file.rewind();
+  const std::string_view start(magic, got);
+  if (start.starts_with("\x1f\x8b")) return Kind::kGzip;
+  return start == "\x28\xb5\x2f\xfd" ? Kind::kZstd : Kind::kPlain;
+}
+
 }  // namespace
+
+bool is_compressed(const fs::path& path) {
+  PlainStream file(path);
+  return kind_of(file) != Kind::kPlain;
+}
 
 std::unique_ptr<ByteStream> open_stream(const fs::path& path) {
   auto file = std::make_unique<PlainStream>(path);
-  char magic[4] = {};
-  size_t got = 0;
-  for (size_t more; got < sizeof magic && (more = file->read(magic + got, sizeof magic - got)) > 0;)
-    got += more;
-  file->rewind();
-  const std::string_view start(magic, got);
-  if (start.starts_with("\x1f\x8b")) return std::make_unique<GzipStream>(path, std::move(file));
-  if (start == "\x28\xb5\x2f\xfd") return std::make_unique<ZstdStream>(path, std::move(file));
+  switch (kind_of(*file)) {
+    case Kind::kGzip:
+      return std::make_unique<GzipStream>(path, std::move(file));
+    case Kind::kZstd:
+      return std::make_unique<ZstdStream>(path, std::move(file));
+    case Kind::kPlain:
+      break;
+  }
   return file;
 }
 

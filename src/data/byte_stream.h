@@ -16,6 +16,9 @@ class ByteStream {
   virtual size_t read(char* buffer, size_t size) = 0;
 };
 
+/// Whether a file is gzip or zstd. A data error names one that cannot be read.
+bool is_compressed(const fs::path& path);
+
 /// A data error names a file that cannot be read.
 std::unique_ptr<ByteStream> open_stream(const fs::path& path);
 

@@ -24,9 +24,14 @@ void DataConfig::describe(Fields& fields) {
              "Several sources at once: entries such as 'name=a source=jsonl train=a.jsonl weight=2', with "
              "any key of this "
              "section and weight, epochs, cap");
+  fields
+      .add("tokenize", tokenize,
+           "When raw files are tokenized: all at the start, or live, by the threads that prepare batches, "
+           "from an index; auto: live where the files are larger than 1 GiB and there is no `cache`")
+      .choices({"auto", "start", "live"});
   fields.add("cache", cache,
-             "A folder where tokenized files are kept and mapped from, for those too large for memory; "
-             "empty: in memory");
+             "A folder where tokenized files are kept and mapped from, for those too large for memory "
+             "(live: where their index is kept); empty: in memory");
   fields.add("documents", documents, "Where one document of a text file ends")
       .choices({"file", "blank_line", "line", "separator"});
   fields.add("separator", separator, "The text between two documents, for `documents: separator`");

@@ -15,6 +15,7 @@ struct DataConfig {
   double holdout = 0.05;
   std::string holdout_by = "hash";
   std::vector<std::string> mixture;
+  std::string tokenize = "auto";
   std::string cache;
   std::string documents = "blank_line";
   std::string separator = "<|endoftext|>";

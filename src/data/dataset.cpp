@@ -7,9 +7,11 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/hash.h"
+#include "data/live_documents.h"
 #include "data/mixed_documents.h"
 #include "data/mixture.h"
 #include "data/prepare.h"
+#include "data/record_index.h"
 #include "data/shards.h"
 #include "data/source.h"
 #include "data/token_range.h"
@@ -18,6 +20,8 @@
 namespace tightloop {
 
 namespace {
+
+constexpr uint64_t kLarge = uint64_t{1} << 30;
 
 void read_all(const SourceOptions& options, bool val_records, BadRecords& bad, TokenStore& train,
               TokenStore& val) {
@@ -59,13 +63,38 @@ Parts open_shards(const DataConfig& config, const Tokenizer& tokenizer) {
           std::make_shared<ShardSet>(val, tokenizer.fingerprint())};
 }
 
-Parts load_source(const SourceOptions& options, BadRecords& bad) {
+bool is_generated(const DataConfig& config) {
+  return config.source == "tasks" || config.source == "spelling";
+}
+
+bool tokenize_live(const DataConfig& config) {
+  if (is_generated(config) || config.tokenize == "start") return false;
+  if (config.tokenize == "live") return true;
+  uint64_t bytes = 0;
+  for (const auto* patterns : {&config.train, &config.val, &config.train_target, &config.val_target})
+    for (const fs::path& path : expand_all(*patterns))
+      if (fs::is_regular_file(path)) bytes += fs::file_size(path);
+  return config.cache.empty() && bytes > kLarge;
+}
+
+Parts index_source(const SourceOptions& options, const fs::path& folder, BadRecords& bad) {
+  const RecordIndex index = open_index(options, folder);
+  bad.merge(index.bad);
+  const auto files = std::make_shared<IndexedFiles>(index.files, index.kept);
+  const std::shared_ptr<const Renderer> renderer = make_renderer(options);
+  return {std::make_shared<LiveDocuments>(index.train, files, renderer, options.tokenizer),
+          std::make_shared<LiveDocuments>(index.val, files, renderer, options.tokenizer)};
+}
+
+Parts load_source(const SourceOptions& options, const fs::path& index_folder, BadRecords& bad) {
   const DataConfig& config = options.data;
-  const bool generated = config.source == "tasks" || config.source == "spelling";
-  if (!generated && config.train.empty()) throw usage_error("data.train names no file to learn from.");
+  if (!is_generated(config) && config.train.empty())
+    throw usage_error("data.train names no file to learn from.");
   Parts parts;
   if (config.source == "shards") {
     parts = open_shards(config, options.tokenizer);
+  } else if (tokenize_live(config)) {
+    parts = index_source(options, config.cache.empty() ? index_folder : fs::path(config.cache), bad);
   } else if (!config.cache.empty()) {
     const fs::path folder = fs::path(config.cache) / hex64(prepare_key(options));
     bad.merge(prepare(options, {folder, 100'000'000, {}}).bad);
@@ -89,12 +118,14 @@ Parts load_source(const SourceOptions& options, BadRecords& bad) {
   return parts;
 }
 
-Parts load_parts(const SourceOptions& options, BadRecords& bad) {
-  if (options.data.holdout_by == "hash" || has_val_records(options.data)) return load_source(options, bad);
+Parts load_parts(const SourceOptions& options, const fs::path& index_folder, BadRecords& bad) {
+  if (options.data.holdout_by == "hash" || has_val_records(options.data))
+    return load_source(options, index_folder, bad);
   if (options.data.source == "pairs") throw usage_error("data.holdout_by: tail would cut pairs; use hash.");
   DataConfig whole = options.data;
   whole.holdout = 0;
-  const auto all = load_source({whole, options.tasks, options.chat, options.tokenizer}, bad).first;
+  const auto all =
+      load_source({whole, options.tasks, options.chat, options.tokenizer}, index_folder, bad).first;
   const auto held_out = static_cast<uint64_t>(static_cast<double>(all->tokens()) * options.data.holdout);
   const uint64_t cut = all->tokens() - held_out;
   return {std::make_shared<TokenRange>(all, 0, cut), std::make_shared<TokenRange>(all, cut, all->tokens())};
@@ -103,11 +134,12 @@ Parts load_parts(const SourceOptions& options, BadRecords& bad) {
 }  // namespace
 
 Dataset load_dataset(const DataConfig& config, const TasksConfig& tasks, const Tokenizer& tokenizer,
-                     const ChatConfig& chat, const Tokenizer* target_tokenizer) {
+                     const ChatConfig& chat, const Tokenizer* target_tokenizer,
+                     const fs::path& index_folder) {
   Dataset dataset{{}, {}, {}, BadRecords(config.on_bad_record == "fail")};
   if (config.mixture.empty()) {
     std::tie(dataset.train, dataset.val) =
-        load_parts({config, tasks, chat, tokenizer, target_tokenizer}, dataset.bad);
+        load_parts({config, tasks, chat, tokenizer, target_tokenizer}, index_folder, dataset.bad);
     dataset.sources = {config.source};
     return dataset;
   }
@@ -117,7 +149,8 @@ Dataset load_dataset(const DataConfig& config, const TasksConfig& tasks, const T
   std::vector<uint64_t> sizes;
   std::vector<double> weights;
   for (const MixtureEntry& entry : entries) {
-    const Parts parts = load_parts({entry.data, tasks, chat, tokenizer, target_tokenizer}, dataset.bad);
+    const Parts parts =
+        load_parts({entry.data, tasks, chat, tokenizer, target_tokenizer}, index_folder, dataset.bad);
     train.push_back({parts.first, entry.epochs, static_cast<uint64_t>(entry.cap)});
     val.push_back({parts.second, 1, 0});
     const uint64_t size = parts.first->size() / unit;

@@ -24,8 +24,10 @@ struct Dataset {
 /// Of pairs, documents 2i and 2i + 1 are a sentence and its translation (see data/pairs.h).
 ///
 /// Reads and tokenizes all of it, on data.tokenizer_threads threads. A data error names a file that cannot be
-/// read.
+/// read. With data.tokenize `live` the documents are tokenized when they are asked for: the tokenizers must
+/// outlive them. The index for that is kept in data.cache, or in `index_folder`; with neither, not at all.
 Dataset load_dataset(const DataConfig& config, const TasksConfig& tasks, const Tokenizer& tokenizer,
-                     const ChatConfig& chat = {}, const Tokenizer* target_tokenizer = nullptr);
+                     const ChatConfig& chat = {}, const Tokenizer* target_tokenizer = nullptr,
+                     const std::filesystem::path& index_folder = {});
 
 }  // namespace tightloop

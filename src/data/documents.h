@@ -10,7 +10,7 @@ namespace tightloop {
 
 /// Tokenized documents, in a fixed order, end to end: the stream of tokens that rows are made from. Document
 /// i covers the positions begin(i) to begin(i + 1) of it. Everything is safe to call from many threads, and
-/// no call allocates.
+/// no call allocates where the tokens are in memory or in a mapped file.
 class Documents {
  public:
   virtual ~Documents() = default;

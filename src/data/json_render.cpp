@@ -114,15 +114,18 @@ class JsonRenderer : public Renderer {
         tokenizer_(tokenizer),
         chat_(std::move(chat)),
         why_no_chat_(std::move(why_no_chat)) {}
+  std::optional<std::string_view> plain_text(const Record& record) const override {
+    if (!config_.loss_after.empty()) return std::nullopt;
+    const dom::object object = object_of(record, scratch());
+    if (format_of(object) != "text") return std::nullopt;
+    return text_of(field_of(object, config_.text_field), config_.text_field);
+  }
 
  protected:
   void make(const Record& record, Rendered& out) const override {
-    static thread_local Scratch scratch;
-    const dom::element root = parse_json(record.bytes, scratch.parser, scratch.rewritten);
-    dom::object object;
-    if (root.get(object) != simdjson::SUCCESS)
-      throw BadRecord{BadKind::kWrongType, "the record is not an object"};
-    const std::string format = config_.format == "auto" ? guess(object) : config_.format;
+    Scratch& scratch = this->scratch();
+    const dom::object object = object_of(record, scratch);
+    const std::string format = format_of(object);
     if (format == "text") {
       return render_text(text_of(field_of(object, config_.text_field), config_.text_field),
                          config_.loss_after, tokenizer_, out);
@@ -143,6 +146,22 @@ class JsonRenderer : public Renderer {
   }
 
  private:
+  static Scratch& scratch() {
+    static thread_local Scratch scratch;
+    return scratch;
+  }
+
+  static dom::object object_of(const Record& record, Scratch& scratch) {
+    dom::object object;
+    if (parse_json(record.bytes, scratch.parser, scratch.rewritten).get(object) != simdjson::SUCCESS)
+      throw BadRecord{BadKind::kWrongType, "the record is not an object"};
+    return object;
+  }
+
+  std::string format_of(dom::object object) const {
+    return config_.format == "auto" ? guess(object) : config_.format;
+  }
+
   std::string messages_field(dom::object object) const {
     if (!config_.messages_field.empty()) return config_.messages_field;
     return !has_field(object, "messages") && has_field(object, "conversations") ? "conversations"

@@ -48,6 +48,8 @@ bool ParallelRecords::read(RecordBatch& batch, size_t records, size_t bytes) {
     } else if (!left_gone) {
       record.bytes = source_->line();
       record.second = target_->line();
+      record.second_file = static_cast<uint32_t>(sources_.size() + file_ - 1);
+      record.second_byte = target_->byte();
     }
     if (!left_gone || !right_gone || record.bad != BadKind::kNone) batch.add(record);
     if (left == Status::kBroken || right == Status::kBroken || (left_gone && right_gone)) {
@@ -65,6 +67,8 @@ void TsvRecords::split(Record& record) const {
     record.bytes = "no tab in the line";
     return;
   }
+  record.second_file = record.file;
+  record.second_byte = record.byte + tab + 1;
   record.second = record.bytes.substr(tab + 1);
   record.second = record.second.substr(0, record.second.find('\t'));
   record.bytes = record.bytes.substr(0, tab);

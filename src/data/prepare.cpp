@@ -96,6 +96,7 @@ uint64_t prepare_key(const SourceOptions& options) {
   data.pin_memory = standard.pin_memory, data.tokenizer_threads = standard.tokenizer_threads;
   data.tokenizer_batch_size = standard.tokenizer_batch_size;
   data.rows = standard.rows, data.seq_len = standard.seq_len, data.cache = standard.cache;
+  data.tokenize = standard.tokenize;
   config.add_section("data", data, "");
   config.add_section("tasks", tasks, "");
   config.add_section("chat", chat, "");

@@ -30,11 +30,13 @@ std::string_view bad_kind_name(BadKind kind);
 
 /// One thing to learn from as it lies in a file: a text, a line of JSON, a pair of sentences.
 struct Record {
-  std::string_view bytes;        // followed by at least kRecordPadding readable bytes
-  std::string_view second;       // of a pair: the translation
-  uint32_t file = 0;             // index into RecordReader::files()
-  uint64_t index = 0;            // how many came before it, over all files; set by tokenize()
-  uint64_t line = 1, byte = 0;   // where it starts; of a compressed file, after decompression
+  std::string_view bytes;       // followed by at least kRecordPadding readable bytes
+  std::string_view second;      // of a pair: the translation
+  uint32_t file = 0;            // index into RecordReader::files()
+  uint64_t index = 0;           // how many came before it, over all files; set by tokenize()
+  uint64_t line = 1, byte = 0;  // where it starts; of a compressed file, after decompression
+  uint32_t second_file = 0;     // where `second` starts, if it has a place of its own
+  uint64_t second_byte = 0;
   BadKind bad = BadKind::kNone;  // the reader itself could not take it; `bytes` is then a short word about it
   bool first = true, last = true;  // long documents come in pieces that belong together
 };

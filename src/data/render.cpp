@@ -10,6 +10,8 @@ void Rendered::clear() {
   ids.clear();
   mask.clear();
   second.clear();
+  cuts.clear();
+  text.clear();
   bad = BadKind::kNone;
   why.clear();
 }
@@ -51,6 +53,10 @@ class TextRenderer : public Renderer {
  public:
   TextRenderer(std::string loss_after, const Tokenizer& tokenizer)
       : loss_after_(std::move(loss_after)), tokenizer_(tokenizer) {}
+  std::optional<std::string_view> plain_text(const Record& record) const override {
+    if (record.first && !loss_after_.empty()) return std::nullopt;
+    return record.bytes;
+  }
 
  protected:
   void make(const Record& record, Rendered& out) const override {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,11 +13,18 @@
 
 namespace tightloop {
 
+/// A place where a long text may be cut: the tokens of its parts are those of the whole.
+struct TextCut {
+  uint32_t byte = 0, token = 0;  // of the text, and of its tokens
+};
+
 /// A record as tokens. Reused from record to record for its memory.
 struct Rendered {
   std::vector<int32_t> ids;
   std::vector<uint8_t> mask;    // empty: all is to be learned
   std::vector<int32_t> second;  // of a pair: the translation
+  std::vector<TextCut> cuts;    // of a long text, where an index is made (data/text_cuts.h)
+  std::string text;             // what `cuts` are of, when it does not lie in the record as it is
   BadKind bad = BadKind::kNone;
   std::string why;
 
@@ -29,6 +37,9 @@ class Renderer {
   virtual ~Renderer() = default;
   /// Fills `out`; a record that cannot be used leaves its kind and the reason there.
   void render(const Record& record, Rendered& out) const;
+  /// The text of a good record whose tokens (and an end token after its last piece), all to be learned, are
+  /// all that render() makes of it; nothing for other records. Valid until this thread's next call.
+  virtual std::optional<std::string_view> plain_text(const Record&) const { return std::nullopt; }
 
  protected:
   /// Throws BadRecord.

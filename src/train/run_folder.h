@@ -30,6 +30,7 @@ class RunFolder {
   std::filesystem::path metrics() const { return root_ / "metrics.jsonl"; }
   std::filesystem::path log() const { return root_ / "log.txt"; }
   std::filesystem::path tokenizer() const { return root_ / "tokenizer"; }
+  std::filesystem::path index() const { return root_ / "index"; }
   std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
 
  private:

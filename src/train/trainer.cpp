@@ -60,7 +60,7 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run)
   use_threads(recipe_.train.threads);
   recipe_.ops.apply();
   tokenizer_ = prepare_tokenizer(recipe_, run_);
-  dataset_ = load_dataset(recipe_.data, recipe_.tasks, *tokenizer_, recipe_.chat);
+  dataset_ = load_dataset(recipe_.data, recipe_.tasks, *tokenizer_, recipe_.chat, nullptr, run_.index());
   if (dataset_.bad.total() > 0) log::warn("{}", dataset_.bad.report());
   recipe_.model.resolve(tokenizer_->vocab_size(), recipe_.data.seq_len);
   model_ = make_model(recipe_.model, recipe_.train.seed);

@@ -1,7 +1,6 @@
 // Every kind of file that people have on their disks and should not: counts must be exact, and no good record
 // may be lost because of its neighbour.
 #include <unistd.h>
-#include <zlib.h>
 
 #include <chrono>
 #include <fstream>
@@ -10,6 +9,7 @@
 #include "core/allocations.h"
 #include "data/byte_tokenizer.h"
 #include "data/dataset.h"
+#include "data/gzip.h"
 #include "data/source.h"
 #include "data/tokenize.h"
 #include "support.h"
@@ -18,6 +18,7 @@ namespace tightloop {
 namespace {
 
 using testing::ByteTokenizer;
+using testing::gzip;
 using testing::TempFolder;
 namespace fs = std::filesystem;
 using Kinds = std::map<std::string, int>;
@@ -40,19 +41,6 @@ std::string nul(const char* text) {  // "0" stands for a NUL byte
   for (char& c : bytes)
     if (c == '0') c = '\0';
   return bytes;
-}
-std::string gzip(const std::string& text) {
-  z_stream state{};
-  deflateInit2(&state, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
-  std::string out(deflateBound(&state, text.size()) + 64, 0);
-  state.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  state.avail_in = static_cast<uInt>(text.size());
-  state.next_out = reinterpret_cast<Bytef*>(out.data());
-  state.avail_out = static_cast<uInt>(out.size());
-  deflate(&state, Z_FINISH);
-  out.resize(state.total_out);
-  deflateEnd(&state);
-  return out;
 }
 
 std::vector<BadFile> corpus() {
