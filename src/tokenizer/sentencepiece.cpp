@@ -48,6 +48,13 @@ SentencePiece::SentencePiece(const std::string& bytes, const std::string& source
   if (!status.ok() || bytes.empty())
     throw data_error("{} is not a SentencePiece model ({}).", source,
                      bytes.empty() ? "it is empty" : reason(status));
+  words_ = UnigramWords::make(bytes, [&](const std::string& character) {
+    sentencepiece::ImmutableSentencePieceText pieces;
+    if (!processor_->Encode(character, pieces.mutable_proto()).ok()) return false;
+    std::string all;
+    for (const auto& piece : pieces.pieces()) all += piece.piece();
+    return all == "\xe2\x96\x81" + character;
+  });
 }
 
 SentencePiece::~SentencePiece() = default;
@@ -55,7 +62,8 @@ SentencePiece::~SentencePiece() = default;
 int32_t SentencePiece::vocab_size() const { return processor_->GetPieceSize(); }
 
 void SentencePiece::encode(std::string_view text, std::vector<int32_t>& ids) const {
-  std::vector<int> some;
+  if (words_ && words_->encode(text, ids)) return;
+  static thread_local std::vector<int> some;
   const auto status = processor_->Encode({text.data(), text.size()}, &some);
   if (!status.ok()) throw data_error("{} could not encode a text: {}.", source_, reason(status));
   ids.insert(ids.end(), some.begin(), some.end());

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tokenizer/tokenizer.h"
+#include "tokenizer/unigram_words.h"
 
 namespace tightloop {
 
@@ -33,6 +34,7 @@ class SentencePiece : public Tokenizer {
  private:
   struct Processor;
   std::unique_ptr<Processor> processor_;
+  std::unique_ptr<const UnigramWords> words_;  // a quicker way for most texts, where the model allows it
   std::string source_;
 };
 
