@@ -6,9 +6,9 @@
 
 namespace tightloop {
 
-/// Reads a tokenizer.json of Hugging Face tokenizers: BPE models with ByteLevel or Split pre-tokenizers,
-/// added tokens, NFC or no normalizer. Anything else is a data error that names it. `encode` then gives what
-/// theirs gives with add_special_tokens=False.
+/// Reads a tokenizer.json of Hugging Face tokenizers: BPE models with ByteLevel, Digits or Split
+/// pre-tokenizers, added tokens, NFC or no normalizer. Anything else is a data error that names it. `encode`
+/// then gives what theirs gives with add_special_tokens=False.
 BpeModel read_hf_json(const std::filesystem::path& path);
 /// The same from memory; errors name `source`.
 BpeModel parse_hf_json(const std::string& bytes, const std::string& source);

@@ -200,13 +200,17 @@ class Reader {
       byte_level = true;
       model_.add_prefix_space = flag(step, "add_prefix_space", true);
       if (model_.add_prefix_space && !model_.splits.empty())
-        throw refuse("'add_prefix_space' after a Split is not supported");
+        throw refuse("'add_prefix_space' after another pre-tokenizer is not supported");
       if (flag(step, "use_regex", true)) model_.splits.push_back({SplitPattern::kGpt2, ""});
       if (model_.splits.empty()) model_.splits.push_back({SplitPattern::kNone, ""});
     } else if (type == "Split") {
       read_split(step);
+    } else if (type == "Digits") {
+      const bool single = flag(step, "individual_digits", false);
+      model_.splits.push_back({single ? SplitPattern::kDigit : SplitPattern::kDigits, ""});
     } else {
-      throw refuse(fmt::format("the pre-tokenizer '{}' is not supported (ByteLevel and Split are)", type));
+      throw refuse(
+          fmt::format("the pre-tokenizer '{}' is not supported (ByteLevel, Digits and Split are)", type));
     }
   }
 
@@ -225,7 +229,8 @@ class Reader {
     }
     const auto scanner = scanner_for(regex);
     // Removing what is between the matches removes nothing where the pattern covers all text.
-    const bool whole = scanner && behavior == "Removed" && invert;
+    const bool covers = scanner != SplitPattern::kDigit && scanner != SplitPattern::kDigits;
+    const bool whole = scanner && covers && behavior == "Removed" && invert;
     if (!whole && (behavior != "Isolated" || invert))
       throw refuse(fmt::format("a Split with behavior '{}'{} is not supported (Isolated is)", behavior,
                                invert ? " and invert" : ""));

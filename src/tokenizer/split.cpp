@@ -42,6 +42,8 @@ constexpr Known kKnown[] = {
     {SplitPattern::kO200k, "o200k",
      O200K_WORDS(
          "(?i:'s|'t|'re|'ve|'m|'ll|'d)") R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+    {SplitPattern::kDigit, "", R"(\p{N})"},
+    {SplitPattern::kDigits, "", R"(\p{N}+)"},
 };
 
 }  // namespace

@@ -22,6 +22,8 @@ enum class SplitPattern : uint8_t {
   kO200k,     // GPT-4o
   kQwen,      // Qwen 2, 2.5 and 3
   kNanochat,
+  kDigit,   // every number of its own (Digits of Hugging Face), and what is between
+  kDigits,  // runs of numbers, and what is between
 };
 
 /// The scanner that does what a regular expression says to Hugging Face tokenizers (or to tiktoken), where
@@ -49,6 +51,16 @@ class Scanner {
     if (at.kind == CharClass::kNumber) return numbers(q + at.length, SIZE_MAX);
     if (at.kind != CharClass::kSpace) return others(q + at.length);
     return spaces(p);
+  }
+
+  /// Up to `most` numbers, or all that is none.
+  const char* digits(const char* p, size_t most) const {
+    At at = look(p);
+    if (at.kind == CharClass::kNumber) return numbers(p + at.length, most - 1);
+    do {
+      p += at.length;
+    } while (p < end_ && (at = look(p)).kind != CharClass::kNumber);
+    return p;
   }
 
   /// The patterns that follow GPT-4's. kWholeEnd: white space at the end of the text is one piece, newlines
@@ -282,6 +294,10 @@ void scan(SplitPattern pattern, std::string_view text, Emit&& emit) {
       return each([&](const char* at) { return scanner.cl100k<2, false>(at); });
     case SplitPattern::kO200k:
       return each([&](const char* at) { return scanner.o200k(at); });
+    case SplitPattern::kDigit:
+      return each([&](const char* at) { return scanner.digits(at, 1); });
+    case SplitPattern::kDigits:
+      return each([&](const char* at) { return scanner.digits(at, SIZE_MAX); });
   }
 }
 

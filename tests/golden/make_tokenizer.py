@@ -48,6 +48,14 @@ def variants(tokenizer):
     steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
     yield "three_regexes", tokenizer
+    words = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    for single in (True, False):
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=single), words])
+        yield f"digits_{single}", tokenizer
+    steps = [pre_tokenizers.Split(Regex(HF_PATTERNS["gpt4"]), "isolated"), pre_tokenizers.Digits(individual_digits=True)]
+    steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    yield "split_and_digits", tokenizer
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.add_tokens(

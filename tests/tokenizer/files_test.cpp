@@ -67,9 +67,9 @@ TEST(HfJson, refuses_by_name_what_it_does_not_do) {
       {[](json& f) {
          f["pre_tokenizer"] = {
              {"type", "Sequence"},
-             {"pretokenizers", {{{"type", "Digits"}, {"individual_digits", true}}, f["pre_tokenizer"]}}};
+             {"pretokenizers", {{{"type", "Metaspace"}}, f["pre_tokenizer"]}}};
        },
-       "Digits"},
+       "Metaspace"},
       {[](json& f) {
          f["pre_tokenizer"] = {{"type", "Split"},
                                {"pattern", {{"Regex", "x"}}},

@@ -24,7 +24,8 @@ Pieces matched(const RegexSplit& regex, std::string_view text) {
 }
 
 constexpr SplitPattern kAll[] = {SplitPattern::kGpt2,  SplitPattern::kCl100k, SplitPattern::kCl100kHf,
-                                 SplitPattern::kO200k, SplitPattern::kQwen,   SplitPattern::kNanochat};
+                                 SplitPattern::kO200k, SplitPattern::kQwen,   SplitPattern::kNanochat,
+                                 SplitPattern::kDigit, SplitPattern::kDigits};
 
 /// One of each kind of character that a pattern tells apart, and what stands at the bounds of the encoding.
 const std::vector<std::string> kChars = {" ",
