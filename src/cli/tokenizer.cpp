@@ -95,8 +95,8 @@ void add_tokenizer(CLI::App& app) {
   tokenizer->require_subcommand(1);
 
   auto training = std::make_shared<TrainOptions>();
-  auto* train_verb = tokenizer->add_subcommand("train", "Train a byte-level BPE on text files");
-  train_verb->add_option("FILES", training->data.train, "Text files; patterns with * are understood")
+  auto* train_verb = tokenizer->add_subcommand("train", "Train a byte-level BPE on text, JSONL or Parquet");
+  train_verb->add_option("FILES", training->data.train, "Files to learn from; patterns with * are understood")
       ->required();
   train_verb->add_option("--vocab-size", training->bpe.vocab_size, "Tokens, special ones included")
       ->check(CLI::Range(257, 1'000'000));
@@ -104,6 +104,8 @@ void add_tokenizer(CLI::App& app) {
   train_verb->add_option("--special", training->bpe.special_tokens, "Special tokens");
   train_verb->add_option("--threads", training->bpe.threads, "0: all cores");
   train_verb->add_option("--documents", training->data.documents, "file, blank_line or line");
+  train_verb->add_option("--source", training->data.source, "text, jsonl or parquet: what the files hold");
+  train_verb->add_option("--text-field", training->data.text_field, "Of JSONL: the field with the text");
   train_verb->add_option("--output", training->output, "Folder to write")->required();
   train_verb->footer("Example: tightloop tokenizer train 'books/*.txt' --vocab-size 8192 --output tok");
   train_verb->callback([=] { train(*training); });

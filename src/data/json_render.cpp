@@ -106,30 +106,18 @@ void split_calculations(std::vector<Message>& messages) {
   messages.back().closes = true;
 }
 
-class JsonRenderer : public Renderer {
+// What is in a record, as data.format says.
+class JsonContents {
  public:
-  JsonRenderer(const DataConfig& config, const Tokenizer& tokenizer, std::shared_ptr<const ChatTemplate> chat,
-               std::string why_no_chat)
-      : config_(config),
-        tokenizer_(tokenizer),
-        chat_(std::move(chat)),
-        why_no_chat_(std::move(why_no_chat)) {}
-  std::optional<std::string_view> plain_text(const Record& record) const override {
-    if (!config_.loss_after.empty()) return std::nullopt;
-    const dom::object object = object_of(record, scratch());
-    if (format_of(object) != "text") return std::nullopt;
-    return text_of(field_of(object, config_.text_field), config_.text_field);
-  }
+  explicit JsonContents(const DataConfig& config) : config_(config) {}
 
- protected:
-  void make(const Record& record, Rendered& out) const override {
-    Scratch& scratch = this->scratch();
-    const dom::object object = object_of(record, scratch);
-    const std::string format = format_of(object);
-    if (format == "text") {
-      return render_text(text_of(field_of(object, config_.text_field), config_.text_field),
-                         config_.loss_after, tokenizer_, out);
-    }
+  /// The text of a record that holds one, or else its conversation in scratch.messages. Throws BadRecord.
+  std::optional<std::string_view> read(const Record& record, Scratch& scratch) const {
+    dom::object object;
+    if (parse_json(record.bytes, scratch.parser, scratch.rewritten).get(object) != simdjson::SUCCESS)
+      throw BadRecord{BadKind::kWrongType, "the record is not an object"};
+    const std::string format = config_.format == "auto" ? guess(object) : config_.format;
+    if (format == "text") return text_of(field_of(object, config_.text_field), config_.text_field);
     scratch.messages.clear();
     if (format == "chat") {
       read_messages(field_of(object, messages_field(object)), scratch.messages);
@@ -141,27 +129,10 @@ class JsonRenderer : public Renderer {
     } else {
       read_choice(object, scratch);
     }
-    if (!chat_) throw usage_error("the data holds conversations: {}", why_no_chat_);
-    chat_->render(scratch.messages, out.ids, out.mask);
+    return std::nullopt;
   }
 
  private:
-  static Scratch& scratch() {
-    static thread_local Scratch scratch;
-    return scratch;
-  }
-
-  static dom::object object_of(const Record& record, Scratch& scratch) {
-    dom::object object;
-    if (parse_json(record.bytes, scratch.parser, scratch.rewritten).get(object) != simdjson::SUCCESS)
-      throw BadRecord{BadKind::kWrongType, "the record is not an object"};
-    return object;
-  }
-
-  std::string format_of(dom::object object) const {
-    return config_.format == "auto" ? guess(object) : config_.format;
-  }
-
   std::string messages_field(dom::object object) const {
     if (!config_.messages_field.empty()) return config_.messages_field;
     return !has_field(object, "messages") && has_field(object, "conversations") ? "conversations"
@@ -231,6 +202,40 @@ class JsonRenderer : public Renderer {
   }
 
   DataConfig config_;
+};
+
+// Memory of this thread.
+Scratch& own_scratch() {
+  static thread_local Scratch scratch;
+  return scratch;
+}
+
+class JsonRenderer : public Renderer {
+ public:
+  JsonRenderer(const DataConfig& config, const Tokenizer& tokenizer, std::shared_ptr<const ChatTemplate> chat,
+               std::string why_no_chat)
+      : contents_(config),
+        loss_after_(config.loss_after),
+        tokenizer_(tokenizer),
+        chat_(std::move(chat)),
+        why_no_chat_(std::move(why_no_chat)) {}
+  std::optional<std::string_view> plain_text(const Record& record) const override {
+    if (!loss_after_.empty()) return std::nullopt;
+    return contents_.read(record, own_scratch());
+  }
+
+ protected:
+  void make(const Record& record, Rendered& out) const override {
+    Scratch& scratch = own_scratch();
+    const auto text = contents_.read(record, scratch);
+    if (text) return render_text(*text, loss_after_, tokenizer_, out);
+    if (!chat_) throw usage_error("the data holds conversations: {}", why_no_chat_);
+    chat_->render(scratch.messages, out.ids, out.mask);
+  }
+
+ private:
+  JsonContents contents_;
+  std::string loss_after_;
   const Tokenizer& tokenizer_;
   std::shared_ptr<const ChatTemplate> chat_;
   std::string why_no_chat_;
@@ -242,6 +247,22 @@ std::unique_ptr<Renderer> make_json_renderer(const DataConfig& config, const Tok
                                              std::shared_ptr<const ChatTemplate> chat,
                                              std::string why_no_chat) {
   return std::make_unique<JsonRenderer>(config, tokenizer, std::move(chat), std::move(why_no_chat));
+}
+
+std::function<bool(const Record&, std::string&)> make_json_texts(const DataConfig& config) {
+  return [contents = JsonContents(config)](const Record& record, std::string& out) {
+    out.clear();
+    Scratch& scratch = own_scratch();
+    try {
+      if (const auto text = contents.read(record, scratch)) {
+        out = *text;
+      } else {
+        for (const Message& message : scratch.messages) (out += message.text) += '\n';
+      }
+    } catch (const BadRecord&) {
+    }
+    return !out.empty();
+  };
 }
 
 }  // namespace tightloop

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -59,6 +60,10 @@ std::unique_ptr<Renderer> make_text_renderer(const DataConfig& config, const Tok
 std::unique_ptr<Renderer> make_json_renderer(const DataConfig& config, const Tokenizer& tokenizer,
                                              std::shared_ptr<const ChatTemplate> chat,
                                              std::string why_no_chat = "");
+
+/// Of JSON records, the text or the words of all turns, for what is made from texts alone. False for a record
+/// without any.
+std::function<bool(const Record&, std::string&)> make_json_texts(const DataConfig& config);
 
 /// Pairs: the ids of each side between its tokenizer's <s> and </s> (its end-of-text token where it has
 /// none). `json`: the record is ["source", "target"], or an object with data.source_field and

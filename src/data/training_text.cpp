@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "data/held_out.h"
+#include "data/render.h"
 #include "data/source.h"
 
 namespace tightloop {
@@ -11,12 +12,13 @@ TrainingText::TrainingText(const DataConfig& config, const TasksConfig& tasks)
   if (config.source == "tasks") {
     reader_ = make_question_reader(training_questions(tasks));
     val_share_ = 0;
-  } else if (config.source == "text") {
+  } else if (config.source == "text" || config.source == "jsonl" || config.source == "parquet") {
     if (config.train.empty()) throw usage_error("data.train names no file to learn from.");
     reader_ = make_reader(config, /*val=*/false);
+    if (config.source != "text") of_json_ = make_json_texts(config);
   } else {
     throw usage_error(
-        "a tokenizer cannot be trained on data.source '{}'. Train one on text files with 'tightloop "
+        "a tokenizer cannot be trained on data.source '{}'. Train one on text or JSONL with 'tightloop "
         "tokenizer train', "
         "then name it with --tokenizer.path.",
         config.source);
@@ -34,8 +36,11 @@ bool TrainingText::next(std::string& text) {
     if (record.bad != BadKind::kNone) continue;
     if (record.first) held_out_ = is_held_out(record.bytes, val_share_);
     if (held_out_) continue;
-    text = record.bytes;
-    return true;
+    if (!of_json_) {
+      text = record.bytes;
+      return true;
+    }
+    if (of_json_(record, text)) return true;
   }
 }
 

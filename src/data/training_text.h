@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -9,17 +10,18 @@
 
 namespace tightloop {
 
-/// The plain texts of the train part, one after the other: what a tokenizer of one's own is trained on.
-/// Held-out documents are left out.
+/// The plain texts of the train part, one after the other: what a tokenizer of one's own is trained on. Of
+/// conversations, the words of all turns. Held-out documents are left out.
 class TrainingText {
  public:
-  /// Sources that are not plain text (JSON, shards) are a usage error that says what to do.
+  /// Sources without texts (shards, pairs) are a usage error that says what to do.
   TrainingText(const DataConfig& config, const TasksConfig& tasks);
   /// The next text (a long document comes in pieces), false after the last.
   bool next(std::string& text);
 
  private:
   std::unique_ptr<RecordReader> reader_;
+  std::function<bool(const Record&, std::string&)> of_json_;  // where records are JSON
   double val_share_;
   RecordBatch batch_;
   size_t at_ = 0;
