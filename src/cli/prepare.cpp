@@ -52,6 +52,11 @@ void run_prepare(const Options& options, const Settings& settings) {
     log::warn("Stopped; the same command goes on from the last finished shard.");
     throw Stop{static_cast<int>(ExitCode::kInterrupted)};
   }
+  if (!report.mixture.empty()) {
+    log::info("{}.\nTrain on it with the settings in {}/mixture.yaml and --tokenizer.path {}/tokenizer",
+              summary(report.totals), options.output, options.output);
+    return;
+  }
   log::info("{}.\nTrain on it with: --data.source shards --data.train {} --tokenizer.path {}/tokenizer",
             summary(report.totals), options.output, options.output);
 }

@@ -1,9 +1,13 @@
 #include "data/prepare.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "data/mixture.h"
 #include "data/shard_writer.h"
 #include "data/tokenize.h"
 
@@ -44,6 +48,47 @@ State read_state(const fs::path& path) {
     throw data_error("'{}' is damaged: {}. Remove the folder to prepare it anew.", path.string(),
                      error.what());
   }
+}
+
+PrepareReport prepare_mixture(const SourceOptions& options, const PrepareOptions& prepare_options) {
+  PrepareReport all;
+  std::set<std::string> names;
+  std::string yaml = "data:\n  mixture:\n";
+  for (const MixtureEntry& entry : parse_mixture(options.data)) {
+    const bool plain = entry.name.find_first_of("/ ") == std::string::npos && entry.name != "tokenizer";
+    if (!plain || !names.insert(entry.name).second) {
+      throw usage_error(
+          "data.mixture: the name '{}' cannot be that of a folder of shards. Give every entry a name of its "
+          "own.",
+          entry.name);
+    }
+    std::string shards = (prepare_options.folder / entry.name).string();
+    if (entry.data.source != "shards") {
+      PrepareOptions one = prepare_options;
+      one.folder = shards;
+      const PrepareReport report = prepare(
+          {entry.data, options.tasks, options.chat, options.tokenizer, options.target_tokenizer}, one);
+      all.totals.records += report.totals.records, all.totals.shards += report.totals.shards;
+      all.totals.train_documents += report.totals.train_documents;
+      all.totals.train_tokens += report.totals.train_tokens;
+      all.totals.val_documents += report.totals.val_documents,
+          all.totals.val_tokens += report.totals.val_tokens;
+      all.bad.merge(report.bad);
+      if (!report.finished) return all;
+    } else {
+      shards = fmt::format("{}", fmt::join(entry.data.train, ","));
+    }
+    const std::string share =
+        entry.weight > 0 ? fmt::format("weight={}", entry.weight) : fmt::format("epochs={}", entry.epochs);
+    all.mixture.push_back(
+        fmt::format("name={} source=shards train={} {} cap={}", entry.name, shards, share, entry.cap));
+    yaml += fmt::format("    - {}\n", all.mixture.back());
+  }
+  fs::create_directories(prepare_options.folder / "tokenizer");
+  options.tokenizer.save(prepare_options.folder / "tokenizer");
+  write_file_whole(prepare_options.folder / "mixture.yaml", yaml);
+  all.finished = true;
+  return all;
 }
 
 // A pair of shards, one of each part, that are finished together.
@@ -112,10 +157,7 @@ uint64_t prepare_key(const SourceOptions& options) {
 }
 
 PrepareReport prepare(const SourceOptions& options, const PrepareOptions& prepare) {
-  if (!options.data.mixture.empty()) {
-    throw usage_error(
-        "a mixture is not prepared as a whole: prepare each source, and mix the shards (source=shards).");
-  }
+  if (!options.data.mixture.empty()) return prepare_mixture(options, prepare);
   const fs::path state_path = prepare.folder / "prepare.json";
   fs::create_directories(prepare.folder / "tokenizer");
   State state;
@@ -132,7 +174,7 @@ PrepareReport prepare(const SourceOptions& options, const PrepareOptions& prepar
   } else {
     options.tokenizer.save(prepare.folder / "tokenizer");
   }
-  PrepareReport report{state.totals, BadRecords(options.data.on_bad_record == "fail"), state.stage == 2};
+  PrepareReport report{state.totals, BadRecords(options.data.on_bad_record == "fail"), state.stage == 2, {}};
   if (report.finished) return report;
 
   Shards shards(prepare, options.tokenizer, vocab_size_of(options));

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "core/files.h"
 #include "data/bad_records.h"
@@ -28,12 +29,14 @@ struct PrepareReport {
   PrepareProgress totals;
   BadRecords bad;
   bool finished = false;
+  std::vector<std::string> mixture;  // of a mixture: the entries of data.mixture that name its shards
 };
 
 /// Tokenizes all that the configuration names into folder/train-00000.shard, ..., folder/val-00000.shard,
 /// ..., and the tokenizer into folder/tokenizer. Goes on where an earlier call with the same files, settings
 /// and tokenizer stopped, shard by shard; a folder with other contents is refused. The result does not depend
-/// on threads or stops.
+/// on threads or stops. Of a mixture, each source gets a folder of its own by its name, and
+/// folder/mixture.yaml has the settings that mix them as before.
 PrepareReport prepare(const SourceOptions& options, const PrepareOptions& prepare);
 
 /// What decides the contents of prepared shards: settings, the files' names, sizes and times, and the

@@ -127,5 +127,33 @@ TEST(Prepare, ValFilesAndTasks) {
   EXPECT_EQ(report.totals.val_documents, 20u);
 }
 
+TEST(Prepare, AMixtureBecomesAFolderForEachSource) {
+  Case it(300);
+  std::ofstream(it.folder / "b.txt") << "one two\n\nthree\n\nfour\n";
+  const std::string talk = it.data.train[0], text = (it.folder / "b.txt").string();
+  it.data.holdout = 0.2;
+  it.data.mixture = {"name=talk weight=1 cap=100 train=" + talk,
+                     "name=text source=text weight=2 train=" + text};
+  const Dataset raw = load_dataset(it.data, it.tasks, it.tokenizer, it.chat);
+  const auto report = prepare(it.source(), {it.folder / "out", 2000, {}});
+  EXPECT_TRUE(report.finished);
+  EXPECT_EQ(report.bad.count(BadKind::kMalformedJson), 3u);
+  ASSERT_EQ(report.mixture.size(), 2u);
+  EXPECT_NE(read_all(it.folder / "out" / "mixture.yaml").find("- " + report.mixture[1]), std::string::npos);
+  DataConfig shards;
+  shards.mixture = report.mixture;
+  const Dataset prepared = load_dataset(shards, it.tasks, it.tokenizer, it.chat);
+  EXPECT_EQ(prepared.sources, raw.sources);
+  for (const auto& [a, b] : {std::pair{raw.train, prepared.train}, {raw.val, prepared.val}}) {
+    ASSERT_EQ(a->size(), b->size());
+    ASSERT_EQ(a->tokens(), b->tokens());
+    std::vector<int32_t> left(a->tokens()), right(left.size());
+    a->read(0, left.size(), left.data()), b->read(0, right.size(), right.data());
+    EXPECT_EQ(left, right);
+  }
+  it.data.mixture = {"name=a train=" + talk, "name=a train=" + talk};
+  testing::error_of(ExitCode::kUsage, [&] { prepare(it.source(), {it.folder / "again", 2000, {}}); });
+}
+
 }  // namespace
 }  // namespace tightloop
