@@ -10,7 +10,6 @@
 #include "cli/verbs.h"
 #include "core/allocations.h"
 #include "data/dataset.h"
-#include "data/pairs.h"
 #include "train/loading.h"
 #include "train/run_tokenizer.h"
 
@@ -94,10 +93,7 @@ void bench_loader(const Options& options, const Settings& settings) {
   const auto start = Clock::now();
   const auto dataset = load_dataset(recipe.data, recipe.tasks, *tokenizer, recipe.chat, target.get());
   if (recipe.data.source == "pairs") {
-    PairOptions loading;
-    loading.batch_tokens = recipe.data.batch_tokens;
-    loading.bucket = recipe.data.bucket;
-    loading.seed = recipe.train.seed;
+    PairOptions loading = pair_loading_of(recipe);
     loading.threads = options.threads;
     PairLoader loader(dataset.train, loading);
     return measure(loader, options, start);

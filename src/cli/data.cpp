@@ -100,6 +100,7 @@ void add_data(CLI::App& app, const Settings& settings) {
   show_verb->add_option("--rows", options->rows, "How many")->check(CLI::PositiveNumber);
   show_verb->footer("Example: tightloop data show configs/quickstart.yaml --rows 8");
   show_verb->callback([=] { show(*options, settings); });
+  add_data_order(*data, settings);
 }
 
 }  // namespace tightloop::cli

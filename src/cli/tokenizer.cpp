@@ -26,6 +26,10 @@ struct TrainOptions {
   std::string output;
 };
 
+struct ExportOptions {
+  std::string tokenizer, output;
+};
+
 struct CodeOptions {
   std::string tokenizer, special = "default";
   bool lines = false;
@@ -47,6 +51,13 @@ void train(TrainOptions options) {
   }
   fmt::print("{} tokens in the vocabulary, {:.2f} bytes a token; saved in {}.\n", tokenizer->vocab_size(),
              static_cast<double>(bytes) / static_cast<double>(std::max<size_t>(1, tokens)), options.output);
+}
+
+void export_files(const ExportOptions& options) {
+  const auto tokenizer = load_tokenizer(options.tokenizer);
+  std::filesystem::create_directories(options.output);
+  tokenizer->save(options.output);
+  fmt::print("{} tokens in the vocabulary; saved in {}.\n", tokenizer->vocab_size(), options.output);
 }
 
 void encode(const CodeOptions& options) {
@@ -109,6 +120,17 @@ void add_tokenizer(CLI::App& app) {
   train_verb->add_option("--output", training->output, "Folder to write")->required();
   train_verb->footer("Example: tightloop tokenizer train 'books/*.txt' --vocab-size 8192 --output tok");
   train_verb->callback([=] { train(*training); });
+
+  auto exporting = std::make_shared<ExportOptions>();
+  auto* export_verb =
+      tokenizer->add_subcommand("export", "Write any tokenizer as tokenizer.json, which Hugging Face reads");
+  export_verb
+      ->add_option("--tokenizer", exporting->tokenizer,
+                   "A folder, or tokenizer.json, vocab.json, *.tiktoken, *.model (which stays a *.model)")
+      ->required();
+  export_verb->add_option("--output", exporting->output, "Folder to write")->required();
+  export_verb->footer("Example: tightloop tokenizer export --tokenizer cl100k_base.tiktoken --output tok");
+  export_verb->callback([=] { export_files(*exporting); });
 
   auto encoding = std::make_shared<CodeOptions>(), decoding = std::make_shared<CodeOptions>();
   auto* encode_verb = tokenizer->add_subcommand("encode", "Text on standard input -> ids");

@@ -30,6 +30,7 @@ void add_generate(CLI::App& app);
 void add_bench(CLI::App& app, const Settings& settings);
 void add_bench_loader(CLI::App& bench, const Settings& settings);
 void add_data(CLI::App& app, const Settings& settings);
+void add_data_order(CLI::App& data, const Settings& settings);
 void add_prepare(CLI::App& app, const Settings& settings);
 
 /// The run a verb works on: `given`, or the newest one in runs/ when that is empty.

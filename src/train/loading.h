@@ -1,6 +1,7 @@
 #pragma once
 
 #include "data/loader.h"
+#include "data/pairs.h"
 #include "tokenizer/tokenizer.h"
 #include "train/recipe.h"
 
@@ -12,6 +13,16 @@ inline LoaderOptions loading_of(const Recipe& recipe, const Tokenizer& tokenizer
   options.rows = recipe.train.micro_batch;
   options.pad_id = tokenizer.end_of_text();
   options.seed = recipe.train.seed;
+  return options;
+}
+
+/// The same for pairs of sentences.
+inline PairOptions pair_loading_of(const Recipe& recipe) {
+  PairOptions options;
+  options.batch_tokens = recipe.data.batch_tokens;
+  options.bucket = recipe.data.bucket;
+  options.seed = recipe.train.seed;
+  options.threads = static_cast<int>(recipe.data.num_workers);
   return options;
 }
 

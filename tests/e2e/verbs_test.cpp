@@ -16,8 +16,9 @@ TEST(Program, HelpFitsAScreenAndEveryVerbHasAnExample) {
   const auto help = run(folder.path(), "tightloop --help");
   EXPECT_EQ(help.exit_code, 0);
   EXPECT_LE(std::ranges::count(help.output, '\n'), 40);
-  for (const char* verb : {"doctor", "config", "tokenizer train", "tokenizer encode", "tokenizer decode",
-                           "train", "eval", "generate", "bench step"}) {
+  for (const char* verb :
+       {"doctor", "config", "tokenizer train", "tokenizer encode", "tokenizer decode", "tokenizer export",
+        "data check", "data show", "data order", "prepare", "train", "eval", "generate", "bench step"}) {
     const auto one = run(folder.path(), std::string("tightloop ") + verb + " --help");
     EXPECT_EQ(one.exit_code, 0) << verb;
     EXPECT_TRUE(contains(one.output, "Example")) << verb << one.output;
