@@ -33,10 +33,7 @@ class TempFolder {
 
 /// Data sets that belong to others and are not in the repository: $TIGHTLOOP_DATA, or ../shared/data beside
 /// the checkout. Tests that need them skip with a message when they are absent.
-inline fs::path shared_data() {
-  if (const char* set = std::getenv("TIGHTLOOP_DATA")) return set;
-  return fs::path(TIGHTLOOP_SOURCE_DIR).parent_path() / "shared" / "data";
-}
+fs::path shared_data();
 
 #define SKIP_WITHOUT(path)                                                      \
   do {                                                                          \
