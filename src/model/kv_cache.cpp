@@ -34,6 +34,7 @@ void KvCache::select_rows(const at::Tensor& rows) {
     layer.keys = layer.keys.index_select(0, rows);
     layer.values = layer.values.index_select(0, rows);
   }
+  if (last_embedding_.defined()) last_embedding_ = last_embedding_.index_select(0, rows);
 }
 
 }  // namespace tightloop

@@ -21,6 +21,9 @@ class KvCache {
   std::pair<at::Tensor, at::Tensor> append(int64_t layer, const at::Tensor& keys, const at::Tensor& values);
   /// Ends a pass over T tokens.
   void advance(int64_t tokens) { length_ += tokens; }
+  /// The normed embedding (B, 1, D) of the last token, for models that mix it into the next one (nanochat).
+  const at::Tensor& last_embedding() const { return last_embedding_; }
+  void set_last_embedding(const at::Tensor& embedding) { last_embedding_ = embedding; }
   /// Keeps only these rows of the batch, in this order (finished sequences leave, beams are reordered).
   void select_rows(const at::Tensor& rows);
 
@@ -29,6 +32,7 @@ class KvCache {
     at::Tensor keys, values;  // (B, H, capacity, D)
   };
   std::vector<Layer> layers_;
+  at::Tensor last_embedding_;
   int64_t length_ = 0;
 };
 

@@ -4,7 +4,9 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/tanh.h>
 
+#include "model/gpt2.h"
 #include "model/llama.h"
+#include "model/nanochat.h"
 
 namespace tightloop {
 
@@ -16,6 +18,8 @@ at::Tensor LanguageModel::logits(const at::Tensor& hidden) const {
 }
 
 std::unique_ptr<LanguageModel> make_model(const ModelConfig& config, uint64_t seed) {
+  if (config.family == "gpt2") return std::make_unique<Gpt2>(config, seed);
+  if (config.family == "nanochat") return std::make_unique<Nanochat>(config, seed);
   return std::make_unique<Llama>(config, seed);
 }
 

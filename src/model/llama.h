@@ -2,11 +2,16 @@
 
 #include <vector>
 
+#include "model/attention.h"
+#include "model/experts.h"
 #include "model/language_model.h"
+#include "model/rotary.h"
 
 namespace tightloop {
 
-/// Pre-norm decoder: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
+/// Pre-norm decoder: RMSNorm, rotary positions, grouped-query attention, SwiGLU. The families around it
+/// differ little: qwen2 adds biases to queries, keys and values, qwen3 norms queries and keys, qwen3_moe also
+/// replaces the feed-forward by experts.
 class Llama : public LanguageModel {
  public:
   Llama(const ModelConfig& config, uint64_t seed);
@@ -16,15 +21,19 @@ class Llama : public LanguageModel {
 
  private:
   struct Block {
-    at::Tensor attention_norm, qkv, out, ffn_norm, gate_up, down;
+    at::Tensor attention_norm, qkv, out, ffn_norm;
+    at::Tensor qkv_bias;        // qwen2
+    at::Tensor q_norm, k_norm;  // qwen3
+    at::Tensor gate_up, down;
+    Experts experts;  // qwen3_moe, in place of gate_up and down
   };
-  at::Tensor attention(const Block& block, const at::Tensor& x_BTD, int64_t layer, KvCache* cache) const;
+  at::Tensor attention(const Block& block, const at::Tensor& x_BTD, int64_t layer,
+                       AttentionScope& scope) const;
   at::Tensor feed_forward(const Block& block, const at::Tensor& x_BTD) const;
-  void extend_rope(int64_t length, at::Device device);
 
   at::Tensor embedding_, final_norm_, head_;
   std::vector<Block> blocks_;
-  at::Tensor cos_, sin_;  // (longest length seen, head size / 2)
+  Rotary rotary_;
 };
 
 }  // namespace tightloop

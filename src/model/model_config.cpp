@@ -1,5 +1,7 @@
 #include "model/model_config.h"
 
+#include <limits>
+
 #include "core/error.h"
 
 namespace tightloop {
@@ -14,6 +16,38 @@ const std::vector<Preset>& model_presets() {
         {"vocab_size", "50304"},
         {"context", "1024"},
         {"norm_eps", "1e-5"}}},
+      {"llama3.2-1b",
+       {{"family", "llama"},
+        {"layers", "16"},
+        {"width", "2048"},
+        {"heads", "32"},
+        {"kv_heads", "8"},
+        {"head_size", "64"},
+        {"ffn", "8192"},
+        {"vocab_size", "128256"},
+        {"norm_eps", "1e-5"},
+        {"rope_theta", "500000"},
+        {"rope_scaling", "llama3"},
+        {"rope_factor", "32"}}},
+      {"qwen2.5-0.5b",
+       {{"family", "qwen2"},
+        {"layers", "24"},
+        {"width", "896"},
+        {"heads", "14"},
+        {"kv_heads", "2"},
+        {"ffn", "4864"},
+        {"vocab_size", "151936"},
+        {"rope_theta", "1e6"}}},
+      {"qwen3-0.6b",
+       {{"family", "qwen3"},
+        {"layers", "28"},
+        {"width", "1024"},
+        {"heads", "16"},
+        {"kv_heads", "8"},
+        {"head_size", "128"},
+        {"ffn", "3072"},
+        {"vocab_size", "151936"},
+        {"rope_theta", "1e6"}}},
       {"minimind-64m",
        {{"family", "qwen3"},
         {"layers", "8"},
@@ -56,7 +90,9 @@ void ModelConfig::describe(Fields& fields) {
   fields.add("head_size", head_size, "Width of a head; 0: width / heads").range(0, 1 << 12);
   fields
       .add("ffn", ffn,
-           "Inner width of the feed-forward; 0: the family's own (llama: 8/3 of the width, rounded up to 64)")
+           "Inner width of the feed-forward; 0: the family's own (8/3 of the width, rounded up to 64; gpt2 "
+           "and "
+           "nanochat: 4 of it)")
       .range(0, 1 << 22);
   fields.add("vocab_size", vocab_size, "Rows of the embedding; 0: the tokenizer's size, rounded up to 64")
       .range(0, 1 << 24);
@@ -64,15 +100,22 @@ void ModelConfig::describe(Fields& fields) {
       .add("context", context,
            "Longest sequence: rows of learned positions, base of sliding windows; 0: the rows' length")
       .range(0, 1 << 24);
-  fields.add("norm_eps", norm_eps, "Epsilon of the norms").range(0, 1);
+  fields
+      .add("norm_eps", norm_eps,
+           "Epsilon of the norms; 0: the family's own (1e-6, gpt2 1e-5, nanochat that of fp32)")
+      .range(0, 1);
   fields
       .add("init_std", init_std,
            "Standard deviation of initial weights (residual projections: / sqrt(2 layers))")
       .range(0, 10);
   fields.add("dropout", dropout, "Share of activations dropped in training").range(0, 0.99);
-  fields.add("softcap", softcap, "Logits are squashed into plus or minus this; 0: off").range(0, 1e6);
-  fields.add("tie_embeddings", tie_embeddings, "The head shares the embedding's weight");
-  fields.add("rope_theta", rope_theta, "Base of the rotary positions").range(1, 1e12);
+  fields.add("softcap", softcap, "Logits are squashed into plus or minus this; 0: off (nanochat: 15)")
+      .range(0, 1e6);
+  fields.add("tie_embeddings", tie_embeddings, "The head shares the embedding's weight (nanochat: never)");
+  fields
+      .add("rope_theta", rope_theta,
+           "Base of the rotary positions; 0: the family's own (10000, nanochat 100000)")
+      .range(0, 1e12);
   fields.add("rope_scaling", rope_scaling, "Stretching of the rotary positions").choices({"none", "llama3"});
   fields.add("rope_factor", rope_factor, "llama3 scaling: how far low frequencies are stretched")
       .range(1, 1e6);
@@ -98,6 +141,19 @@ void ModelConfig::describe(Fields& fields) {
 
 void ModelConfig::resolve(int64_t tokenizer_vocab, int64_t row_length) {
   const auto round_up = [](int64_t value) { return (value + 63) / 64 * 64; };
+  if (context == 0) context = row_length;
+  if (vocab_size == 0) vocab_size = round_up(tokenizer_vocab);
+  if (vocab_size < tokenizer_vocab) {
+    throw usage_error("model.vocab_size ({}) is smaller than the tokenizer's vocabulary ({}).", vocab_size,
+                      tokenizer_vocab);
+  }
+  if (family == "gpt2") resolve_gpt2();
+  if (family == "nanochat") resolve_nanochat();
+  if (family != "nanochat" && depth != 0)
+    throw usage_error("model.depth is nanochat's dial; set model.layers and model.width for {}.", family);
+
+  if (norm_eps == 0) norm_eps = 1e-6;
+  if (rope_theta == 0) rope_theta = 10000;
   if (kv_heads == 0) kv_heads = heads;
   if (head_size == 0) {
     if (width % heads)
@@ -105,18 +161,64 @@ void ModelConfig::resolve(int64_t tokenizer_vocab, int64_t row_length) {
     head_size = width / heads;
   }
   if (ffn == 0) ffn = round_up(width * 8 / 3);
-  if (vocab_size == 0) vocab_size = round_up(tokenizer_vocab);
-  if (context == 0) context = row_length;
+  if (expert_ffn == 0) expert_ffn = ffn;
   if (heads % kv_heads) {
     throw usage_error("model.heads ({}) must be a multiple of model.kv_heads ({}).", heads, kv_heads);
   }
-  if (head_size % 2) {
+  if (family != "gpt2" && head_size % 2) {
     throw usage_error("model.head_size is {}; rotary positions need an even head size.", head_size);
   }
-  if (vocab_size < tokenizer_vocab) {
-    throw usage_error("model.vocab_size ({}) is smaller than the tokenizer's vocabulary ({}).", vocab_size,
-                      tokenizer_vocab);
+  if (rope_scaling != "none" && rope_low_freq >= rope_high_freq) {
+    throw usage_error("model.rope_low_freq ({}) must be smaller than model.rope_high_freq ({}).",
+                      rope_low_freq, rope_high_freq);
   }
+  if (has_experts() && experts_per_token > experts) {
+    throw usage_error("model.experts_per_token ({}) is larger than model.experts ({}).", experts_per_token,
+                      experts);
+  }
+}
+
+void ModelConfig::resolve_gpt2() {
+  if (context == 0)
+    throw usage_error("gpt2 learns its positions: set model.context to the longest sequence it shall see.");
+  if ((kv_heads != 0 && kv_heads != heads) || (head_size != 0 && head_size * heads != width))
+    throw usage_error(
+        "gpt2 has heads of width / heads, as many for keys and values: leave out model.kv_heads and "
+        "model.head_size.");
+  if (rope_scaling != "none")
+    throw usage_error("gpt2 has no rotary positions: leave out model.rope_scaling.");
+  if (norm_eps == 0) norm_eps = 1e-5;
+  if (ffn == 0) ffn = 4 * width;
+}
+
+void ModelConfig::resolve_nanochat() {
+  constexpr int64_t kHead = 128, kWidthPerLayer = 64;
+  if (depth > 0) {
+    layers = depth;
+    width = (depth * kWidthPerLayer + kHead - 1) / kHead * kHead;
+    heads = width / kHead;
+    head_size = kHead;
+  }
+  if (width < kSmearChannels)
+    throw usage_error("model.width is {}; nanochat's gates read {} of it.", width, kSmearChannels);
+  if (context == 0) throw usage_error("nanochat's windows are parts of the context: set model.context.");
+  if (window_pattern.empty() || window_pattern.find_first_not_of("SL") != std::string::npos)
+    throw usage_error("model.window_pattern is '{}'; it takes the letters S and L.", window_pattern);
+  if (rope_scaling != "none")
+    throw usage_error("nanochat does not stretch its positions: leave out model.rope_scaling.");
+  if (dropout != 0) throw usage_error("nanochat has no dropout: leave out model.dropout.");
+  tie_embeddings = false;
+  if (softcap == 0) softcap = 15;
+  if (rope_theta == 0) rope_theta = 100000;
+  if (norm_eps == 0) norm_eps = std::numeric_limits<float>::epsilon();
+  if (ffn == 0) ffn = 4 * width;
+}
+
+int64_t ModelConfig::window(int64_t layer) const {
+  if (family != "nanochat") return 0;
+  const bool last = layer == layers - 1;
+  if (last || window_pattern[layer % window_pattern.size()] == 'L') return context;
+  return (context + 4 * 128 - 1) / (4 * 128) * 128;  // a quarter, rounded up to 128s
 }
 
 }  // namespace tightloop

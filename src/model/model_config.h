@@ -14,10 +14,10 @@ struct ModelConfig {
   int64_t depth = 0;
   int64_t layers = 4, width = 128, heads = 4, kv_heads = 0, head_size = 0, ffn = 0, vocab_size = 0,
           context = 0;
-  double norm_eps = 1e-6, init_std = 0.02, dropout = 0, softcap = 0;
+  double norm_eps = 0, init_std = 0.02, dropout = 0, softcap = 0;
   bool tie_embeddings = true;
   // Rotary positions
-  double rope_theta = 10000;
+  double rope_theta = 0;
   std::string rope_scaling = "none";
   double rope_factor = 8, rope_low_freq = 1, rope_high_freq = 4;
   int64_t rope_original_context = 8192;
@@ -33,6 +33,22 @@ struct ModelConfig {
   /// Fills in what 0 stands for and checks that the sizes fit together. Rows will be `row_length` tokens long
   /// (0: unknown).
   void resolve(int64_t tokenizer_vocab, int64_t row_length);
+
+  // What the family decides.
+  bool has_qkv_bias() const { return family == "qwen2" || family == "gpt2"; }
+  bool has_qk_norm() const { return family == "qwen3" || family == "qwen3_moe"; }
+  bool has_experts() const { return family == "qwen3_moe"; }
+  bool has_value_embedding(int64_t layer) const {
+    return family == "nanochat" && layer % 2 == (layers - 1) % 2;
+  }
+  /// How many positions before its own a layer's query sees; 0: all.
+  int64_t window(int64_t layer) const;
+
+  static constexpr int64_t kSmearChannels = 24, kValueGateChannels = 12;  // nanochat's gates read only these
+
+ private:
+  void resolve_gpt2();
+  void resolve_nanochat();
 };
 
 /// The models known by name (model.preset).

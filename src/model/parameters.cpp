@@ -32,6 +32,22 @@ void fill_normal(float* out, int64_t count, double std, uint64_t key) {
   });
 }
 
+void fill_uniform(float* out, int64_t count, double low, double high, uint64_t key) {
+  at::parallel_for(0, (count + 3) / 4, 1 << 12, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      const auto words = philox(key, block);
+      for (int64_t i = 0; i < std::min<int64_t>(4, count - block * 4); ++i)
+        out[block * 4 + i] = static_cast<float>(low + (high - low) * words[i] * 0x1.0p-32);
+    }
+  });
+}
+
+void fill_ramp(float* out, int64_t count, double first, double last) {
+  const auto steps = static_cast<double>(std::max<int64_t>(1, count - 1));
+  for (int64_t i = 0; i < count; ++i)
+    out[i] = static_cast<float>(first + (last - first) * static_cast<double>(i) / steps);
+}
+
 }  // namespace
 
 at::Tensor Parameters::add(const std::string& name, at::IntArrayRef shape, Init init) {
@@ -39,6 +55,9 @@ at::Tensor Parameters::add(const std::string& name, at::IntArrayRef shape, Init 
   auto value = at::empty(shape, at::kFloat);
   float* data = value.data_ptr<float>();
   if (init.kind == Init::kNormal) fill_normal(data, value.numel(), init.std, hash64(name, seed_));
+  if (init.kind == Init::kUniform)
+    fill_uniform(data, value.numel(), init.low, init.high, hash64(name, seed_));
+  if (init.kind == Init::kRamp) fill_ramp(data, value.numel(), init.low, init.high);
   if (init.kind == Init::kOnes) std::fill_n(data, value.numel(), 1.0f);
   if (init.kind == Init::kZeros) std::fill_n(data, value.numel(), 0.0f);
   value.requires_grad_();

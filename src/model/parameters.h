@@ -11,8 +11,10 @@ namespace tightloop {
 
 /// How a parameter starts.
 struct Init {
-  enum Kind { kNormal, kOnes, kZeros } kind = kNormal;
+  /// Normal with spread `std`, uniform in [low, high], or evenly spaced from low to high.
+  enum Kind { kNormal, kUniform, kRamp, kOnes, kZeros } kind = kNormal;
   double std = 0.02;
+  double low = 0, high = 1;
 };
 
 struct Parameter {

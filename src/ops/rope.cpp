@@ -94,15 +94,22 @@ void check(const Tensor& x, const Tensor& cos, const Tensor& sin, int64_t offset
 
 }  // namespace
 
-std::pair<Tensor, Tensor> rope_tables(int64_t length, int64_t head_dim, double theta) {
-  const int64_t half = head_dim / 2;
+std::vector<double> rope_frequencies(int64_t head_dim, double theta) {
+  std::vector<double> frequencies;
+  for (int64_t i = 0; i < head_dim / 2; ++i)
+    frequencies.push_back(std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim)));
+  return frequencies;
+}
+
+std::pair<Tensor, Tensor> rope_tables(int64_t length, const std::vector<double>& frequencies) {
+  const auto half = static_cast<int64_t>(frequencies.size());
   Tensor cos = at::empty({length, half}, at::kFloat), sin = at::empty({length, half}, at::kFloat);
   float *c = cos.mutable_data_ptr<float>(), *s = sin.mutable_data_ptr<float>();
   for (int64_t i = 0; i < half; ++i) {
-    const double frequency = std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
     for (int64_t t = 0; t < length; ++t) {
-      c[t * half + i] = static_cast<float>(std::cos(static_cast<double>(t) * frequency));
-      s[t * half + i] = static_cast<float>(std::sin(static_cast<double>(t) * frequency));
+      const double angle = static_cast<double>(t) * frequencies[i];
+      c[t * half + i] = static_cast<float>(std::cos(angle));
+      s[t * half + i] = static_cast<float>(std::sin(angle));
     }
   }
   return {cos, sin};

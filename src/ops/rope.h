@@ -4,12 +4,16 @@
 
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 namespace tightloop::ops {
 
-/// cos and sin of position * theta^(-2i/D) for positions [0, length) and i in [0, D/2): two fp32 tensors
-/// (length, D/2) on the CPU, computed in fp64.
-std::pair<at::Tensor, at::Tensor> rope_tables(int64_t length, int64_t head_dim, double theta);
+/// theta^(-2i/D) for i in [0, D/2): how fast each pair of elements turns, in radians a position.
+std::vector<double> rope_frequencies(int64_t head_dim, double theta);
+
+/// cos and sin of position * frequency for positions [0, length): two fp32 tensors (length, D/2) on the CPU,
+/// computed in fp64. Negative frequencies turn the other way.
+std::pair<at::Tensor, at::Tensor> rope_tables(int64_t length, const std::vector<double>& frequencies);
 
 /// Rotates x (B, T, H, D), whose first row stands at position `offset`, by the tables' angles. Halves are
 /// paired as Llama and Hugging Face pair them: element i with element i + D/2. The tables are fp32 (at least

@@ -47,7 +47,7 @@ struct Block {
   std::vector<Tensor> parameters() const { return {embedding, norm1, qkv, out, norm2, gate_up, down, norm3}; }
 
   ops::LossSum loss(const Tensor& tokens, const Tensor& targets, at::ScalarType dtype) const {
-    const auto [cos, sin] = ops::rope_tables(kTime, kHeadDim, 10000.0);
+    const auto [cos, sin] = ops::rope_tables(kTime, ops::rope_frequencies(kHeadDim, 10000.0));
     const auto project = [&](const Tensor& x, const Tensor& weight) {
       return at::linear(x, weight.to(dtype));
     };

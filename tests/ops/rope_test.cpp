@@ -28,7 +28,7 @@ ON_EVERY_DEVICE(RopeOn);
 TEST_P(RopeOn, AgreesWithThePlainTwin) {
   for (const int64_t D : {2, 6, 14, 32, 64, 130})
     for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
-      const auto [cos, sin] = ops::rope_tables(40, D, 10000.0);
+      const auto [cos, sin] = ops::rope_tables(40, ops::rope_frequencies(D, 10000.0));
       for (const int64_t offset : {0, 9}) {
         SCOPED_TRACE(::testing::Message() << D << ' ' << dtype << ' ' << device << " at " << offset);
         const Tensor x = random_tensor({2, 31, 3, D}, dtype, 1).to(device);
@@ -40,7 +40,7 @@ TEST_P(RopeOn, AgreesWithThePlainTwin) {
 
 // As the model calls it: q and k are slices of one projection.
 TEST_P(RopeOn, TakesSlicesOfAFusedProjection) {
-  const auto [cos, sin] = ops::rope_tables(8, 16, 10000.0);
+  const auto [cos, sin] = ops::rope_tables(8, ops::rope_frequencies(16, 10000.0));
   const Tensor qkv = random_tensor({3, 8, 6 * 16 + 1}, at::kFloat, 1).to(device);
   for (const int64_t start : {0, 1, 64}) {  // 1: not aligned to 16 bytes
     const Tensor q = qkv.slice(2, start, start + 32).view({3, 8, 2, 16});
@@ -55,14 +55,14 @@ TEST_P(RopeOn, TakesSlicesOfAFusedProjection) {
 }
 
 TEST_P(RopeOn, TakesNothing) {
-  const auto [cos, sin] = ops::rope_tables(4, 8, 10000.0);
+  const auto [cos, sin] = ops::rope_tables(4, ops::rope_frequencies(8, 10000.0));
   const Tensor x = random_tensor({0, 4, 2, 8}, at::kFloat, 1).to(device);
   expect_agreement(fused(0), plain(0), {x, cos.to(device), sin.to(device)}, tolerance(at::kFloat), kTables);
 }
 
 // What rotary embedding is for: the product of a query and a key depends on their distance alone.
 TEST(Rope, ProductsDependOnTheDistance) {
-  const auto [cos, sin] = ops::rope_tables(100, 32, 10000.0);
+  const auto [cos, sin] = ops::rope_tables(100, ops::rope_frequencies(32, 10000.0));
   const Tensor q = random_tensor({1, 1, 1, 32}, at::kFloat, 1),
                k = random_tensor({1, 1, 1, 32}, at::kFloat, 2);
   const auto product = [&, cos = cos, sin = sin](int64_t at_q, int64_t at_k) {
@@ -73,7 +73,7 @@ TEST(Rope, ProductsDependOnTheDistance) {
 }
 
 TEST(Rope, OffsetContinuesASequence) {
-  const auto [cos, sin] = ops::rope_tables(20, 16, 10000.0);
+  const auto [cos, sin] = ops::rope_tables(20, ops::rope_frequencies(16, 10000.0));
   const Tensor x = random_tensor({2, 20, 3, 16}, at::kBFloat16, 1);
   const Tensor whole = ops::rope(x, cos, sin);
   const Tensor parts =
@@ -82,19 +82,19 @@ TEST(Rope, OffsetContinuesASequence) {
 }
 
 TEST(Rope, TablesAreExact) {
-  const auto [cos, sin] = ops::rope_tables(3000, 8, 500000.0);
+  const auto [cos, sin] = ops::rope_tables(3000, ops::rope_frequencies(8, 500000.0));
   EXPECT_EQ(cos[2999][1].item<float>(), static_cast<float>(std::cos(2999 * std::pow(500000.0, -0.25))));
   EXPECT_EQ(sin[1][0].item<float>(), static_cast<float>(std::sin(1.0)));
 }
 
 TEST(Rope, PlainTwinHasTheRightGradient) {
-  const auto [cos, sin] = ops::rope_tables(4, 6, 100.0);
+  const auto [cos, sin] = ops::rope_tables(4, ops::rope_frequencies(6, 100.0));
   const Tensor x = random_tensor({2, 3, 1, 6}, at::kDouble, 1);
   expect_gradients_by_differences(plain(1), {x, cos.to(at::kDouble), sin.to(at::kDouble)}, kTables);
 }
 
 TEST(Rope, RefusesPositionsOutsideTheTables) {
-  const auto [cos, sin] = ops::rope_tables(4, 8, 10000.0);
+  const auto [cos, sin] = ops::rope_tables(4, ops::rope_frequencies(8, 10000.0));
   const Tensor x = random_tensor({1, 3, 1, 8}, at::kFloat, 1);
   EXPECT_THROW(ops::rope(x, cos, sin, 2), c10::Error);
   EXPECT_THROW(ops::rope(x, cos, sin, -1), c10::Error);

@@ -1,0 +1,75 @@
+#include "model/attention.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cummax.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/zeros.h>
+
+#include <tuple>
+
+namespace tightloop {
+
+at::Tensor dropout(const at::Tensor& x, double p) { return p > 0 ? at::dropout(x, p, /*train=*/true) : x; }
+
+AttentionScope::AttentionScope(const at::Tensor& ids_BT, const Pass& pass, double dropout)
+    : cache_(pass.cache),
+      documents_BT_(pass.documents_BT),
+      past_(cache_ ? cache_->length() : 0),
+      length_(ids_BT.size(1)),
+      dropout_(pass.training ? dropout : 0),
+      device_(ids_BT.device()) {
+  TORCH_CHECK(!cache_ || !documents_BT_.defined(), "a cache holds one document a row");
+}
+
+at::Tensor AttentionScope::attend(const at::Tensor& q_BTHS, const at::Tensor& k_BTKS,
+                                  const at::Tensor& v_BTKS, int64_t layer, const AttentionOptions& options) {
+  const int64_t B = q_BTHS.size(0), T = length_, H = q_BTHS.size(2), K = k_BTKS.size(2);
+  const auto q = q_BTHS.transpose(1, 2);
+  auto k = k_BTKS.transpose(1, 2), v = v_BTKS.transpose(1, 2);
+  if (cache_) std::tie(k, v) = cache_->append(layer, k, v);
+
+  const bool windowed = options.window > 0 && options.window + 1 < past_ + T;
+  std::optional<at::Tensor> allowed;
+  bool causal = false;
+  if (T == 1 && !documents_BT_.defined()) {  // one token looks at all that came before
+    const int64_t seen = windowed ? options.window + 1 : past_ + 1;
+    k = k.narrow(2, past_ + 1 - seen, seen), v = v.narrow(2, past_ + 1 - seen, seen);
+  } else if (past_ == 0 && !windowed && !documents_BT_.defined()) {
+    causal = true;
+  } else {
+    allowed = mask(windowed ? options.window : 0);
+  }
+  const auto y = at::scaled_dot_product_attention(q, k, v, allowed, dropout_, causal, options.scale,
+                                                  /*enable_gqa=*/H != K);
+  return y.transpose(1, 2).reshape({B, T, H * q.size(3)});
+}
+
+at::Tensor AttentionScope::mask(int64_t window) {
+  for (const auto& [held, mask] : masks_)
+    if (held == window) return mask;
+  const auto keys = at::arange(past_ + length_, at::TensorOptions(at::kLong).device(device_));
+  const auto queries = keys.narrow(0, past_, length_).unsqueeze(1);
+  auto mask = keys <= queries;  // (T, past + T)
+  if (window > 0) mask = mask & (queries - keys <= window);
+  if (documents_BT_.defined())  // (B, 1, T, T)
+    mask = (mask & (documents_BT_.unsqueeze(2) == documents_BT_.unsqueeze(1))).unsqueeze(1);
+  return masks_.emplace_back(window, mask).second;
+}
+
+at::Tensor continues_document(const at::Tensor& documents_BT) {
+  const int64_t T = documents_BT.size(1);
+  auto same = at::zeros(documents_BT.sizes(), documents_BT.options().dtype(at::kBool));
+  if (T > 1)
+    same.narrow(1, 1, T - 1).copy_(documents_BT.narrow(1, 1, T - 1) == documents_BT.narrow(1, 0, T - 1));
+  return same;
+}
+
+at::Tensor positions_in_documents(const at::Tensor& documents_BT) {
+  const auto t = at::arange(documents_BT.size(1), documents_BT.options().dtype(at::kLong));
+  const auto starts = t * continues_document(documents_BT).logical_not();
+  return t - std::get<0>(at::cummax(starts, 1));
+}
+
+}  // namespace tightloop

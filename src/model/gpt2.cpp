@@ -1,0 +1,90 @@
+#include "model/gpt2.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/linear.h>
+
+#include <cmath>
+
+#include "core/error.h"
+
+namespace tightloop {
+
+Gpt2::Gpt2(const ModelConfig& config, uint64_t seed) : LanguageModel(config, seed) {
+  const int64_t D = config.width, F = config.ffn;
+  const Init ones{Init::kOnes}, zeros{Init::kZeros}, normal{Init::kNormal, config.init_std};
+  const Init residual{Init::kNormal, config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers))};
+
+  embedding_ = parameters_.add("embedding", {config.vocab_size, D}, normal);
+  positions_ = parameters_.add("positions", {config.context, D}, normal);
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    const auto add = [&](const char* name, at::IntArrayRef shape, Init init) {
+      return parameters_.add(fmt::format("blocks.{}.{}", layer, name), shape, init);
+    };
+    blocks_.push_back(Block{
+        .attention_norm = add("attention_norm", {D}, ones),
+        .attention_norm_bias = add("attention_norm_bias", {D}, zeros),
+        .qkv = add("qkv", {3 * D, D}, normal),
+        .qkv_bias = add("qkv_bias", {3 * D}, zeros),
+        .out = add("out", {D, D}, residual),
+        .out_bias = add("out_bias", {D}, zeros),
+        .ffn_norm = add("ffn_norm", {D}, ones),
+        .ffn_norm_bias = add("ffn_norm_bias", {D}, zeros),
+        .up = add("up", {F, D}, normal),
+        .up_bias = add("up_bias", {F}, zeros),
+        .down = add("down", {D, F}, residual),
+        .down_bias = add("down_bias", {D}, zeros),
+    });
+  }
+  final_norm_ = parameters_.add("final_norm", {D}, ones);
+  final_norm_bias_ = parameters_.add("final_norm_bias", {D}, zeros);
+  head_ = config.tie_embeddings ? embedding_ : parameters_.add("head", {config.vocab_size, D}, normal);
+}
+
+Forward Gpt2::forward(const at::Tensor& ids_BT, const Pass& pass) {
+  AttentionScope scope(ids_BT, pass, config_.dropout);
+  const double p = scope.dropout_share();
+  auto x = dropout(embed(ids_BT, pass.documents_BT, scope.past()), p);
+  for (size_t layer = 0; layer < blocks_.size(); ++layer) {
+    const Block& block = blocks_[layer];
+    const auto seen =
+        attention(block, norm(x, block.attention_norm, block.attention_norm_bias), layer, scope);
+    x = x + dropout(seen, p);
+    x = x + dropout(feed_forward(block, norm(x, block.ffn_norm, block.ffn_norm_bias)), p);
+  }
+  if (pass.cache) pass.cache->advance(ids_BT.size(1));
+  return {norm(x, final_norm_, final_norm_bias_)};
+}
+
+at::Tensor Gpt2::norm(const at::Tensor& x_BTD, const at::Tensor& weight, const at::Tensor& bias) const {
+  return at::layer_norm(x_BTD, {config_.width}, weight, bias, config_.norm_eps);
+}
+
+at::Tensor Gpt2::embed(const at::Tensor& ids_BT, const at::Tensor& documents_BT, int64_t past) const {
+  const int64_t T = ids_BT.size(1);
+  if (past + T > config_.context) {
+    throw usage_error("{} tokens do not fit: this gpt2 model has positions for {} (model.context).", past + T,
+                      config_.context);
+  }
+  const auto positions = documents_BT.defined()
+                             ? at::embedding(positions_, positions_in_documents(documents_BT))
+                             : positions_.narrow(0, past, T);
+  return at::embedding(embedding_, ids_BT) + positions;
+}
+
+at::Tensor Gpt2::attention(const Block& block, const at::Tensor& x_BTD, int64_t layer,
+                           AttentionScope& scope) const {
+  const int64_t B = x_BTD.size(0), T = x_BTD.size(1), H = config_.heads;
+  const auto qkv = at::linear(x_BTD, block.qkv, block.qkv_bias).view({B, T, 3 * H, config_.head_size});
+  const auto y = scope.attend(qkv.narrow(2, 0, H), qkv.narrow(2, H, H), qkv.narrow(2, 2 * H, H), layer);
+  return at::linear(y, block.out, block.out_bias);
+}
+
+at::Tensor Gpt2::feed_forward(const Block& block, const at::Tensor& x_BTD) const {
+  const auto inner = at::gelu(at::linear(x_BTD, block.up, block.up_bias), "tanh");
+  return at::linear(inner, block.down, block.down_bias);
+}
+
+}  // namespace tightloop

@@ -1,0 +1,67 @@
+#include "model/model_size.h"
+
+#include <algorithm>
+
+namespace tightloop {
+
+ModelSize model_size(const ModelConfig& config) {
+  const int64_t D = config.width, V = config.vocab_size, L = config.layers, S = config.head_size;
+  const int64_t qkv = (config.heads + 2 * config.kv_heads) * S;
+  const bool gpt2 = config.family == "gpt2", nanochat = config.family == "nanochat";
+
+  int64_t matrices = L * (qkv * D + config.heads * S * D);   // attention
+  int64_t vectors = nanochat ? 2 * L + 2 : (2 * L + 1) * D;  // scales, or norms
+  int64_t idle = 0;  // parameters of experts that a token does not visit
+  if (config.has_experts()) {
+    const int64_t expert = 3 * D * config.expert_ffn;
+    matrices += L * config.experts * (expert + D);
+    idle = L * (config.experts - config.experts_per_token) * expert;
+  } else {
+    matrices += L * (gpt2 || nanochat ? 2 : 3) * D * config.ffn;
+  }
+  if (gpt2) vectors += (2 * L + 1) * D + L * (2 * D + config.ffn);  // biases of norms, out, down and up
+  if (config.has_qkv_bias()) vectors += L * qkv;
+  if (config.has_qk_norm()) vectors += 2 * L * S;
+
+  ModelSize size;
+  size.embedding = V * D + (gpt2 ? config.context * D : 0);
+  if (nanochat) {
+    matrices += ModelConfig::kSmearChannels;
+    for (int64_t layer = 0; layer < L; ++layer) {
+      if (!config.has_value_embedding(layer)) continue;
+      size.embedding += V * config.kv_heads * S;
+      matrices += config.kv_heads * ModelConfig::kValueGateChannels;
+    }
+  }
+  size.total = size.embedding + matrices + vectors + (config.tie_embeddings ? 0 : V * D);
+  size.active = size.total - idle;
+  size.matmul = matrices - idle + V * D;
+  return size;
+}
+
+double flops_per_token(const ModelConfig& config, int64_t context) {
+  double seen = 0;
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    const int64_t window = config.window(layer);
+    seen += static_cast<double>(window > 0 ? std::min(window, context) : context);
+  }
+  const auto width = static_cast<double>(config.heads * config.head_size);
+  return 6.0 * static_cast<double>(model_size(config).matmul) + 12.0 * width * seen;
+}
+
+TrainingMemory training_memory(const ModelConfig& config, int64_t tokens_per_micro_batch) {
+  const auto P = static_cast<double>(model_size(config).total);
+  const auto tokens = static_cast<double>(tokens_per_micro_batch);
+  TrainingMemory memory{.weights = 2 * P, .masters = 4 * P, .moments = 8 * P, .gradients = 6 * P};
+  // A block keeps, in bf16: both norms' inputs and outputs and both branches' ends (6 D), the projections
+  // before and after the rotation, what attention gives, and the inside of the feed-forward.
+  const bool gated = config.family != "gpt2" && config.family != "nanochat";
+  const int64_t qkv = (config.heads + 2 * config.kv_heads) * config.head_size;
+  const int64_t inner = config.has_experts() ? config.experts_per_token * config.expert_ffn : config.ffn;
+  const int64_t kept = 6 * config.width + 2 * qkv + config.heads * config.head_size + (gated ? 3 : 2) * inner;
+  memory.activations = 2 * tokens * static_cast<double>(config.layers * kept);
+  memory.logits = (config.softcap > 0 ? 8 : 4) * tokens * static_cast<double>(config.vocab_size);
+  return memory;
+}
+
+}  // namespace tightloop

@@ -1,0 +1,130 @@
+#include "model/nanochat.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/rms_norm.h"
+
+namespace tightloop {
+
+namespace {
+
+constexpr double kSharpness = 1.2 * 1.2;  // queries and keys are scaled by 1.2 each
+
+std::vector<double> backwards(std::vector<double> frequencies) {
+  for (double& frequency : frequencies) frequency = -frequency;
+  return frequencies;
+}
+
+}  // namespace
+
+Nanochat::Nanochat(const ModelConfig& config, uint64_t seed)
+    : LanguageModel(config, seed), rotary_(backwards(rotary_frequencies(config))) {
+  const int64_t L = config.layers, D = config.width, V = config.vocab_size;
+  const int64_t H = config.heads, K = config.kv_heads, S = config.head_size;
+  const double bound = std::sqrt(3.0 / static_cast<double>(D));  // a spread of 1 / sqrt(D)
+  const Init zeros{Init::kZeros};
+  const auto uniform = [](double low, double high) {
+    return Init{.kind = Init::kUniform, .low = low, .high = high};
+  };
+  const auto ramp = [](double first, double last) {
+    return Init{.kind = Init::kRamp, .low = first, .high = last};
+  };
+
+  embedding_ = parameters_.add("embedding", {V, D}, {Init::kNormal, 0.8});
+  residual_scales_ = parameters_.add("residual_scales", {L}, ramp(1.15, 1.05));
+  x0_scales_ = parameters_.add("x0_scales", {L}, ramp(0.20, 0.05));
+  smear_gate_ = parameters_.add("smear_gate", {1, ModelConfig::kSmearChannels}, uniform(0, 0.02));
+  smear_scale_ = parameters_.add("smear_scale", {1}, zeros);
+  backout_scale_ = parameters_.add("backout_scale", {1}, ramp(0.2, 0.2));
+  for (int64_t layer = 0; layer < L; ++layer) {
+    const auto add = [&](const char* name, at::IntArrayRef shape, Init init) {
+      return parameters_.add(fmt::format("blocks.{}.{}", layer, name), shape, init);
+    };
+    Block& block = blocks_.emplace_back();
+    block.qkv = add("qkv", {(H + 2 * K) * S, D}, uniform(-bound, bound));
+    block.out = add("out", {D, H * S}, zeros);
+    block.up = add("up", {config.ffn, D}, uniform(-0.4 * bound, 0.4 * bound));
+    block.down = add("down", {D, config.ffn}, zeros);
+    if (!config.has_value_embedding(layer)) continue;
+    block.value_embedding = add("value_embedding", {V, K * S}, uniform(-bound, bound));
+    block.value_gate = add("value_gate", {K, ModelConfig::kValueGateChannels}, uniform(0, 0.02));
+  }
+  head_ = parameters_.add("head", {V, D}, {Init::kNormal, 0.001});
+}
+
+Forward Nanochat::forward(const at::Tensor& ids_BT, const Pass& pass) {
+  const int64_t T = ids_BT.size(1);
+  AttentionScope scope(ids_BT, pass, /*dropout=*/0);
+  rotary_.cover(scope.past() + T, ids_BT.device());
+  if (!ones_.defined() || ones_.device() != ids_BT.device()) {
+    c10::InferenceMode ordinary(false);
+    const int64_t widest = std::max(config_.width, config_.head_size);
+    ones_ = at::ones({widest}, at::TensorOptions(at::kFloat).device(ids_BT.device()));
+  }
+
+  auto x = smear(norm(at::embedding(embedding_, ids_BT)), pass);
+  const auto x0 = x;
+  at::Tensor middle;
+  for (int64_t layer = 0; layer < config_.layers; ++layer) {
+    const Block& block = blocks_[layer];
+    x = residual_scales_[layer] * x + x0_scales_[layer] * x0;
+    x = x + attention(block, norm(x), ids_BT, layer, scope);
+    x = x + feed_forward(block, norm(x));
+    if (layer == config_.layers / 2) middle = x;
+  }
+  if (pass.cache) pass.cache->advance(T);
+  return {norm(x - backout_scale_ * middle)};
+}
+
+at::Tensor Nanochat::norm(const at::Tensor& x) const {
+  return ops::rms_norm(x, ones_.narrow(0, 0, x.size(-1)), config_.norm_eps);
+}
+
+at::Tensor Nanochat::smear(const at::Tensor& x_BTD, const Pass& pass) const {
+  const int64_t T = x_BTD.size(1);
+  const bool continued = pass.cache && pass.cache->last_embedding().defined();
+  const auto first = x_BTD.narrow(1, 0, 1);
+  const auto before = at::cat(
+      {continued ? pass.cache->last_embedding() : at::zeros_like(first), x_BTD.narrow(1, 0, T - 1)}, 1);
+  if (pass.cache) pass.cache->set_last_embedding(x_BTD.narrow(1, T - 1, 1));
+  auto gate =
+      smear_scale_ * at::sigmoid(at::linear(x_BTD.narrow(2, 0, ModelConfig::kSmearChannels), smear_gate_));
+  if (pass.documents_BT.defined()) gate = gate * continues_document(pass.documents_BT).unsqueeze(2);
+  return x_BTD + gate * before;
+}
+
+at::Tensor Nanochat::attention(const Block& block, const at::Tensor& x_BTD, const at::Tensor& ids_BT,
+                               int64_t layer, AttentionScope& scope) const {
+  const int64_t B = x_BTD.size(0), T = x_BTD.size(1);
+  const int64_t H = config_.heads, K = config_.kv_heads, S = config_.head_size;
+  const auto qkv = at::linear(x_BTD, block.qkv).view({B, T, H + 2 * K, S});
+  const auto q = norm(rotary_.turn(qkv.narrow(2, 0, H), scope.past()));
+  const auto k = norm(rotary_.turn(qkv.narrow(2, H, K), scope.past()));
+  auto v = qkv.narrow(2, H + K, K);
+  if (block.value_gate.defined()) {
+    const auto open = at::linear(x_BTD.narrow(2, 0, ModelConfig::kValueGateChannels), block.value_gate);
+    const auto extra = at::embedding(block.value_embedding, ids_BT).view({B, T, K, S});
+    v = v + (3 * at::sigmoid(open)).unsqueeze(3) * extra;
+  }
+  const double scale = kSharpness / std::sqrt(static_cast<double>(S));
+  const auto y = scope.attend(q, k, v, layer, {.scale = scale, .window = config_.window(layer)});
+  return at::linear(y, block.out);
+}
+
+at::Tensor Nanochat::feed_forward(const Block& block, const at::Tensor& x_BTD) const {
+  return at::linear(at::relu(at::linear(x_BTD, block.up)).square(), block.down);
+}
+
+}  // namespace tightloop
