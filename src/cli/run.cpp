@@ -74,9 +74,10 @@ int parse_and_run(int argc, char** argv) {
   add_prepare(app, settings);
   add_tokenizer(app);
   add_config(app, settings);
+  add_model(app, settings);
   add_bench(app, settings);
   add_doctor(app);
-  const std::set<std::string> takes_settings{"train", "config", "bench", "data", "prepare"};
+  const std::set<std::string> takes_settings{"train", "config", "bench", "data", "prepare", "model"};
   if (!settings.empty() && !arguments.empty() && !takes_settings.contains(arguments.front())) {
     throw usage_error("'tightloop {}' takes no settings of a recipe, such as {}.", arguments.front(),
                       settings.front());

@@ -27,6 +27,7 @@ void add_tokenizer(CLI::App& app);
 void add_train(CLI::App& app, const Settings& settings);
 void add_eval(CLI::App& app);
 void add_generate(CLI::App& app);
+void add_model(CLI::App& app, const Settings& settings);
 void add_bench(CLI::App& app, const Settings& settings);
 void add_bench_loader(CLI::App& bench, const Settings& settings);
 void add_data(CLI::App& app, const Settings& settings);
