@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/at_least.h"
 #include "cli/recipe.h"
 #include "cli/verbs.h"
 #include "core/files.h"
@@ -28,7 +29,7 @@ struct TokenizerOptions {
   std::string tokenizer, input;
   int threads = 1;
   double megabytes = 8;
-  bool json = false;
+  bool whole = false, json = false;
 };
 
 /// A folder for a run that nobody keeps.
@@ -65,12 +66,13 @@ void bench_step(const StepOptions& options, const Settings& settings) {
 
 void bench_tokenizer(const TokenizerOptions& options) {
   const auto tokenizer = load_tokenizer(options.tokenizer);
-  const auto speed =
-      measure_tokenizer(*tokenizer, read_file(options.input), options.threads, options.megabytes);
+  const auto speed = measure_tokenizer(*tokenizer, read_file(options.input), options.threads,
+                                       options.megabytes, options.whole);
   print(options.json,
         {{"mb_s", speed.mb_s},
          {"tokens_s", speed.tokens_s},
          {"threads", options.threads},
+         {"seconds", speed.seconds},
          {"bytes", speed.bytes},
          {"tokens", speed.tokens},
          {"documents", speed.documents}},
@@ -87,7 +89,7 @@ void add_bench(CLI::App& app, const Settings& settings) {
   auto steps = std::make_shared<StepOptions>();
   auto* step = bench->add_subcommand("step", "Time training steps of a recipe");
   step->add_option("RECIPE", steps->file, "A YAML file of settings")->required();
-  step->add_option("--steps", steps->steps, "Steps to time")->check(CLI::PositiveNumber);
+  step->add_option("--steps", steps->steps, "Steps to time")->check(at_least(1));
   step->add_flag("--json", steps->json, "For programs");
   step->footer("Example: tightloop bench step configs/quickstart.yaml --steps 50 --json");
   step->callback([=] { bench_step(*steps, settings); });
@@ -96,8 +98,9 @@ void add_bench(CLI::App& app, const Settings& settings) {
   auto* tokenizer = bench->add_subcommand("tokenizer", "Time encoding of a text, cut into documents of 4 KB");
   tokenizer->add_option("--tokenizer", encoding->tokenizer, "A folder or file of a tokenizer")->required();
   tokenizer->add_option("--input", encoding->input, "A text file")->required();
-  tokenizer->add_option("--threads", encoding->threads, "Threads")->check(CLI::PositiveNumber);
-  tokenizer->add_option("--megabytes", encoding->megabytes, "Length of a round")->check(CLI::PositiveNumber);
+  tokenizer->add_option("--threads", encoding->threads, "Threads")->check(at_least(1));
+  tokenizer->add_option("--megabytes", encoding->megabytes, "Length of a round")->check(at_least(1e-6));
+  tokenizer->add_flag("--whole", encoding->whole, "The input as one document");
   tokenizer->add_flag("--json", encoding->json, "For programs");
   tokenizer->footer("Example: tightloop bench tokenizer --tokenizer gpt2 --input my.txt --threads 2");
   tokenizer->callback([=] { bench_tokenizer(*encoding); });

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/at_least.h"
 #include "cli/recipe.h"
 #include "cli/verbs.h"
 #include "core/allocations.h"
@@ -110,10 +111,9 @@ void add_bench_loader(CLI::App& bench, const Settings& settings) {
   auto options = std::make_shared<Options>();
   auto* verb = bench.add_subcommand("loader", "Time the way from a recipe's files to batches");
   verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();
-  verb->add_option("--threads", options->threads, "Threads that tokenize and load")
-      ->check(CLI::NonNegativeNumber);
+  verb->add_option("--threads", options->threads, "Threads that tokenize and load")->check(at_least(0));
   verb->add_option("--batches", options->batches, "Batches to take; 0: one pass over the data")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   verb->add_flag("--json", options->json, "For programs");
   verb->footer(
       "samples_s and tokens_s count one pass from the files, reading and tokenizing included; the steady "

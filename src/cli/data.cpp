@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/at_least.h"
 #include "cli/recipe.h"
 #include "cli/verbs.h"
 #include "core/log.h"
@@ -64,6 +65,10 @@ void check(const Options& options, const Settings& settings) {
                  .c_str(),
              stdout);
   if (result.bad.total() > 0) std::fputs((result.bad.report() + "\n").c_str(), stdout);
+  if (result.train.rows == 0) {
+    log::warn("Nothing can be trained on this: it does not fill one row of data.seq_len = {} tokens.",
+              recipe.data.seq_len);
+  }
 }
 
 void show(const Options& options, const Settings& settings) {
@@ -97,7 +102,7 @@ void add_data(CLI::App& app, const Settings& settings) {
   auto* show_verb =
       data->add_subcommand("show", "Print rows as the model will see them, what is learned apart");
   show_verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();
-  show_verb->add_option("--rows", options->rows, "How many")->check(CLI::PositiveNumber);
+  show_verb->add_option("--rows", options->rows, "How many")->check(at_least(1));
   show_verb->footer("Example: tightloop data show configs/quickstart.yaml --rows 8");
   show_verb->callback([=] { show(*options, settings); });
   add_data_order(*data, settings);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/at_least.h"
 #include "cli/recipe.h"
 #include "cli/verbs.h"
 #include "core/error.h"
@@ -77,11 +78,11 @@ void add_data_order(CLI::App& data, const Settings& settings) {
   auto options = std::make_shared<Options>();
   auto* verb = data.add_subcommand("order", "Hash the batches in their order, to compare runs or machines");
   verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();
-  verb->add_option("--batches", options->batches, "How many")->check(CLI::PositiveNumber);
-  verb->add_option("--from", options->from, "The first one")->check(CLI::NonNegativeNumber);
-  verb->add_option("--every", options->every, "Batches that one hash covers")->check(CLI::PositiveNumber);
-  verb->add_option("--rank", options->rank, "Which of the readers")->check(CLI::NonNegativeNumber);
-  verb->add_option("--world", options->world, "Readers that share the work")->check(CLI::PositiveNumber);
+  verb->add_option("--batches", options->batches, "How many")->check(at_least(1));
+  verb->add_option("--from", options->from, "The first one")->check(at_least(0));
+  verb->add_option("--every", options->every, "Batches that one hash covers")->check(at_least(1));
+  verb->add_option("--rank", options->rank, "Which of the readers")->check(at_least(0));
+  verb->add_option("--world", options->world, "Readers that share the work")->check(at_least(1));
   verb->add_flag("--json", options->json, "For programs");
   verb->footer(
       "The hashes do not depend on threads or on where a run was stopped, and those of readers that share\n"

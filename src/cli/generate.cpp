@@ -8,6 +8,7 @@
 #include <iterator>
 #include <memory>
 
+#include "cli/at_least.h"
 #include "cli/verbs.h"
 #include "core/interrupt.h"
 #include "infer/loaded_run.h"
@@ -51,12 +52,11 @@ void add_generate(CLI::App& app) {
   verb->add_option("--run", options->run, "Folder of the run (default: the newest in runs/)");
   verb->add_option("--prompt", options->prompt, "The text to continue (default: standard input)");
   verb->add_option("--device", options->device, "auto, cpu or cuda:N");
-  verb->add_option("--max-tokens", options->sampling.max_tokens, "Most tokens to make")
-      ->check(CLI::PositiveNumber);
+  verb->add_option("--max-tokens", options->sampling.max_tokens, "Most tokens to make")->check(at_least(1));
   verb->add_option("--temperature", options->sampling.temperature, "0: always the likeliest token")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   verb->add_option("--top-k", options->sampling.top_k, "Choose among this many likeliest tokens; 0: all")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   verb->add_option("--top-p", options->sampling.top_p,
                    "Choose among the likeliest that make up this probability")
       ->check(CLI::Range(0.0, 1.0));

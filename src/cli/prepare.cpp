@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 
+#include "cli/at_least.h"
 #include "cli/recipe.h"
 #include "cli/verbs.h"
 #include "core/error.h"
@@ -52,6 +53,8 @@ void run_prepare(const Options& options, const Settings& settings) {
     log::warn("Stopped; the same command goes on from the last finished shard.");
     throw Stop{static_cast<int>(ExitCode::kInterrupted)};
   }
+  if (report.totals.train_documents == 0)
+    throw data_error("there is no document to learn from, so '{}' is of no use.", options.output);
   if (!report.mixture.empty()) {
     log::info("{}.\nTrain on it with the settings in {}/mixture.yaml and --tokenizer.path {}/tokenizer",
               summary(report.totals), options.output, options.output);
@@ -68,7 +71,7 @@ void add_prepare(CLI::App& app, const Settings& settings) {
   auto* verb = app.add_subcommand("prepare", "Tokenize a recipe's data once, into shards");
   verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();
   verb->add_option("--output", options->output, "Folder for the shards")->required();
-  verb->add_option("--shard-tokens", options->shard_tokens, "Tokens in a shard")->check(CLI::PositiveNumber);
+  verb->add_option("--shard-tokens", options->shard_tokens, "Tokens in a shard")->check(at_least(1));
   verb->footer("Example: tightloop prepare configs/text.yaml --data.train 'books/*.txt' --output shards");
   verb->callback([=] { run_prepare(*options, settings); });
 }

@@ -5,7 +5,6 @@
 #include <CLI/App.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -13,6 +12,7 @@
 
 #include "cli/verbs.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "data/training_text.h"
 #include "train/run_tokenizer.h"
 
@@ -39,8 +39,8 @@ void train(TrainOptions options) {
   options.data.holdout = 0;
   size_t bytes = 0, tokens = 0;
   std::string text;
+  make_folder(options.output);  // first: a folder that cannot be is known before the work
   const auto tokenizer = train_tokenizer(options.bpe, options.data, {});
-  std::filesystem::create_directories(options.output);
   tokenizer->save(options.output);
   // How well it does on a look at the same files.
   constexpr size_t kEnough = 16 << 20;
@@ -55,7 +55,7 @@ void train(TrainOptions options) {
 
 void export_files(const ExportOptions& options) {
   const auto tokenizer = load_tokenizer(options.tokenizer);
-  std::filesystem::create_directories(options.output);
+  make_folder(options.output);
   tokenizer->save(options.output);
   fmt::print("{} tokens in the vocabulary; saved in {}.\n", tokenizer->vocab_size(), options.output);
 }
@@ -111,10 +111,12 @@ void add_tokenizer(CLI::App& app) {
       ->required();
   train_verb->add_option("--vocab-size", training->bpe.vocab_size, "Tokens, special ones included")
       ->check(CLI::Range(257, 1'000'000));
-  train_verb->add_option("--pattern", training->bpe.pattern, "gpt2, cl100k, o200k, qwen or nanochat");
+  train_verb->add_option("--pattern", training->bpe.pattern,
+                         "gpt2, gpt4 (cl100k), o200k, qwen, nanochat, llama3 or none");
   train_verb->add_option("--special", training->bpe.special_tokens, "Special tokens");
   train_verb->add_option("--threads", training->bpe.threads, "0: all cores");
-  train_verb->add_option("--documents", training->data.documents, "file, blank_line or line");
+  train_verb->add_option("--documents", training->data.documents, "file, blank_line or line")
+      ->check(CLI::IsMember({"file", "blank_line", "line"}));
   train_verb->add_option("--source", training->data.source, "text, jsonl or parquet: what the files hold");
   train_verb->add_option("--text-field", training->data.text_field, "Of JSONL: the field with the text");
   train_verb->add_option("--output", training->output, "Folder to write")->required();

@@ -47,6 +47,12 @@ std::string read_file(const fs::path& path) {
   return bytes;
 }
 
+void make_folder(const fs::path& path) {
+  std::error_code failure;
+  fs::create_directories(path, failure);
+  if (failure) throw usage_error("cannot make the folder '{}': {}.", path.string(), failure.message());
+}
+
 void sync_folder(const fs::path& folder) {
   const int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return;

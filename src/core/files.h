@@ -19,6 +19,9 @@ std::string read_file(const fs::path& path);
 /// it was.
 void write_file_whole(const fs::path& path, std::string_view bytes);
 
+/// A folder that is there afterwards, with those above it. A usage error says why it cannot be made.
+void make_folder(const fs::path& path);
+
 /// Syncs a folder's entries (after a rename) to disk.
 void sync_folder(const fs::path& folder);
 

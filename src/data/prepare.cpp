@@ -159,7 +159,7 @@ uint64_t prepare_key(const SourceOptions& options) {
 PrepareReport prepare(const SourceOptions& options, const PrepareOptions& prepare) {
   if (!options.data.mixture.empty()) return prepare_mixture(options, prepare);
   const fs::path state_path = prepare.folder / "prepare.json";
-  fs::create_directories(prepare.folder / "tokenizer");
+  make_folder(prepare.folder / "tokenizer");
   State state;
   state.key = hex64(prepare_key(options));
   if (fs::exists(state_path)) {

@@ -30,10 +30,10 @@ std::vector<std::string_view> cut(std::string_view text) {
 }  // namespace
 
 TokenizerSpeed measure_tokenizer(const Tokenizer& tokenizer, std::string_view text, int threads,
-                                 double megabytes, int rounds) {
-  if (text.empty()) throw data_error("there is no text to measure the tokenizer with.");
+                                 double megabytes, bool whole, int rounds) {
+  if (text.empty()) throw data_error("there is no text to measure the tokenizer with: the input is empty.");
   if (threads <= 0) threads = available_cores();
-  std::vector<std::string_view> documents = cut(text);
+  std::vector<std::string_view> documents = whole ? std::vector{text} : cut(text);
   const size_t once = documents.size();
   const auto repeats =
       std::max<size_t>(1, static_cast<size_t>(megabytes * 1e6 / static_cast<double>(text.size())));

@@ -13,9 +13,9 @@ struct TokenizerSpeed {
   size_t bytes = 0, tokens = 0, documents = 0;  // of one round
 };
 
-/// Encodes a text, cut into documents of 4 KB (4,096 characters), repeated until a round has `megabytes`, by
-/// `threads` threads. The best of `rounds`.
+/// Encodes a text, cut into documents of 4 KB (4,096 characters; `whole`: not cut), repeated until a round
+/// has `megabytes`, by `threads` threads. The best of `rounds`.
 TokenizerSpeed measure_tokenizer(const Tokenizer& tokenizer, std::string_view text, int threads,
-                                 double megabytes = 8, int rounds = 5);
+                                 double megabytes = 8, bool whole = false, int rounds = 5);
 
 }  // namespace tightloop

@@ -165,7 +165,7 @@ std::unique_ptr<Tokenizer> train_bpe(const BpeTrainOptions& options,
   const auto pattern = pattern_by_name(options.pattern);
   if (!pattern)
     throw usage_error(
-        "there is no split pattern '{}'. Use gpt2, gpt4, o200k, qwen, nanochat, llama3 or none.",
+        "there is no split pattern '{}'. Use gpt2, gpt4 (cl100k), o200k, qwen, nanochat, llama3 or none.",
         options.pattern);
   const auto specials = static_cast<int32_t>(options.special_tokens.size());
   if (std::set<std::string>(options.special_tokens.begin(), options.special_tokens.end()).size() !=

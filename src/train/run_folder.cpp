@@ -2,6 +2,7 @@
 
 #include "core/config.h"
 #include "core/error.h"
+#include "core/files.h"
 
 namespace tightloop {
 
@@ -27,11 +28,7 @@ RunFolder RunFolder::create(const fs::path& root, bool overwrite) {
     }
     fs::remove_all(root);
   }
-  std::error_code failure;
-  for (const auto& folder : {root, run.tokenizer(), run.checkpoints()}) {
-    fs::create_directories(folder, failure);
-    if (failure) throw usage_error("cannot make the folder '{}': {}.", folder.string(), failure.message());
-  }
+  for (const auto& folder : {root, run.tokenizer(), run.checkpoints()}) make_folder(folder);
   return run;
 }
 

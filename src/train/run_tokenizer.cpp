@@ -1,11 +1,12 @@
 #include "train/run_tokenizer.h"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <string>
 #include <string_view>
 
+#include "core/error.h"
 #include "core/terminal.h"
 #include "data/training_text.h"
 
@@ -19,8 +20,19 @@ std::unique_ptr<Tokenizer> train_tokenizer(BpeTrainOptions options, const DataCo
                                    total ? "/" + human_count(static_cast<double>(total)) : ""));
   };
   TrainingText texts(data, tasks);
-  auto tokenizer = train_bpe(options, [&](std::string& text) { return texts.next(text); });
+  size_t bytes = 0;
+  auto tokenizer = train_bpe(options, [&](std::string& text) {
+    const bool more = texts.next(text);
+    bytes += more ? text.size() : 0;
+    return more;
+  });
   terminal::clear_live();
+  if (bytes == 0) {
+    throw data_error(
+        "there is no text to train a tokenizer on in '{}'. Name files with text in them, or a tokenizer with "
+        "--tokenizer.path.",
+        fmt::join(data.train, "', '"));
+  }
   return tokenizer;
 }
 

@@ -86,6 +86,30 @@ TEST(PrepareVerb, ShardsTrainAsTheRawFilesDo) {
       run(folder.path(), "tightloop prepare " + kText + "--data.train no.txt --output shards2").exit_code, 3);
 }
 
+TEST(DataVerbs, MistakesAreExplained) {
+  const TempFolder folder;
+  write_file_whole(folder / "empty.txt", "");
+  write_file_whole(folder / "tiny.txt", "hello\n");
+  const struct {
+    std::string command, says;
+    int exit_code;
+  } kMistakes[] = {
+      {"data show " + kText + "--data.train tiny.txt --rows 0", "'0' is not a number from 1 on", 2},
+      {"data check " + kText + "--data.train empty.txt", "no text to train a tokenizer on in 'empty.txt'", 3},
+      {"data check " + kText + "--data.train tiny.txt", "does not fill one row of data.seq_len = 128", 0},
+      {"prepare " + kText + "--data.train tiny.txt --output tiny.txt", "cannot make the folder 'tiny.txt", 2},
+      {"prepare " + kText + "--data.train empty.txt --tokenizer.vocab_size 257 --output out",
+       "no document to learn from", 3},
+      {"tokenizer train tiny.txt --output tiny.txt", "cannot make the folder 'tiny.txt'", 2},
+      {"tokenizer train tiny.txt --documents pages --output tok", "blank_line", 2},
+      {"tokenizer export --tokenizer nowhere --output tok", "'nowhere' to read a tokenizer from", 3}};
+  for (const auto& mistake : kMistakes) {
+    const auto outcome = run(folder.path(), "tightloop " + mistake.command);
+    EXPECT_EQ(outcome.exit_code, mistake.exit_code) << mistake.command << "\n" << outcome.output;
+    EXPECT_TRUE(contains(outcome.output, mistake.says)) << mistake.command << "\n" << outcome.output;
+  }
+}
+
 TEST(BenchVerb, LoaderAndTokenizerPrintJson) {
   const TempFolder folder;
   write_documents(folder);
@@ -95,10 +119,10 @@ TEST(BenchVerb, LoaderAndTokenizerPrintJson) {
           .output);
   EXPECT_GT(tokenizer.at("mb_s").get<double>(), 0);
   EXPECT_GT(tokenizer.at("tokens_s").get<double>(), 0);
-  const auto loader = nlohmann::json::parse(
-      run(folder.path(), "tightloop bench loader '" TIGHTLOOP_SOURCE_DIR
-                         "/configs/quickstart.yaml' --tasks.questions 500 --json")
-          .output);
+  const auto loader =
+      nlohmann::json::parse(run(folder.path(), "tightloop bench loader '" TIGHTLOOP_SOURCE_DIR
+                                               "/configs/quickstart.yaml' --tasks.questions 500 --json")
+                                .output);
   EXPECT_GT(loader.at("samples_s").get<double>(), 0);
   EXPECT_EQ(loader.at("allocations_per_batch"), 0);
 }
