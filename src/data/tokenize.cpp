@@ -1,53 +1,94 @@
 #include "data/tokenize.h"
 
 #include <algorithm>
-#include <future>
+#include <condition_variable>
+#include <mutex>
+#include <vector>
 
 #include "core/threads.h"
+#include "data/prefetcher.h"
 
 namespace tightloop {
 
 namespace {
+
 constexpr size_t kKept = 1 << 11;        // ids of a record whose memory is kept for the next one
-constexpr size_t kRoundBytes = 8 << 20;  // two rounds are in memory: one is read while the other is rendered
+constexpr size_t kRoundBytes = 1 << 20;  // a thread takes so much at once, or one record
+
+// What a thread takes at once.
+struct Round {
+  RecordBatch records;
+  std::vector<Rendered> rendered;
+  uint64_t first = 0;  // number of the first record, over all files
+  size_t skipped = 0;  // records of an earlier run
+};
+
+// Hands out the records in order to threads that come in any order.
+class InTurn {
+ public:
+  InTurn(RecordReader& reader, const TokenizeOptions& options) : reader_(reader), options_(options) {}
+
+  // Fills the round with this number, after those before it; nothing at the end.
+  void read(int64_t number, Round& round) {
+    round.records.clear();
+    std::unique_lock lock(mutex_);
+    turn_.wait(lock, [&] { return next_ == number; });
+    const auto pass_on = [&] {
+      ++next_;
+      turn_.notify_all();
+    };
+    try {
+      if (!ended_) ended_ = !reader_.read(round.records, options_.batch, kRoundBytes);
+    } catch (...) {
+      ended_ = true;
+      pass_on();
+      throw;
+    }
+    round.first = passed_;
+    round.skipped =
+        std::min<uint64_t>(round.records.size(), options_.skip - std::min(options_.skip, passed_));
+    passed_ += round.records.size();
+    pass_on();
+  }
+
+ private:
+  RecordReader& reader_;
+  const TokenizeOptions& options_;
+  std::mutex mutex_;
+  std::condition_variable turn_;
+  int64_t next_ = 0;
+  uint64_t passed_ = 0;
+  bool ended_ = false;
+};
+
 }  // namespace
 
 void tokenize(RecordReader& reader, const Renderer& renderer, const TokenizeOptions& options, BadRecords& bad,
               const std::function<bool(const Record&, const Rendered&)>& emit) {
   const int threads = options.threads > 0 ? options.threads : available_cores();
-  const size_t records =
-      static_cast<size_t>(options.batch) * threads * 32;  // long rounds: threads keep their caches warm
-  RecordBatch rounds[2];
-  std::vector<Rendered> rendered;
-  uint64_t passed = 0;
-  const auto read_round = [&](RecordBatch& round) {
-    round.clear();
-    return reader.read(round, records, kRoundBytes);
-  };
-  bool more = read_round(rounds[0]);
-  for (int current = 0; more; current ^= 1) {
-    auto reading =
-        std::async(std::launch::async, [&, next = current ^ 1] { return read_round(rounds[next]); });
-    const RecordBatch& round = rounds[current];
-    const size_t skipped = std::min<uint64_t>(round.size(), options.skip - std::min(options.skip, passed));
-    passed += round.size();
-    if (rendered.size() < round.size()) rendered.resize(round.size());
-    const size_t count = round.size() - skipped;
-    const size_t grain = std::clamp<size_t>(count / (threads * 4), 1, options.batch);
-    parallel_for(count, threads, grain, [&](size_t begin, size_t end, int) {
-      for (size_t i = begin; i < end; ++i) renderer.render(round[skipped + i], rendered[skipped + i]);
-    });
-    for (size_t i = skipped; i < round.size(); ++i) {
-      Record record = round[i];
-      record.index = passed - round.size() + i;
-      if (rendered[i].bad != BadKind::kNone) {
-        bad.add(rendered[i].bad, reader.files()[record.file], record.line, record.byte, rendered[i].why);
-      } else if (!emit(record, rendered[i])) {
-        return;  // the future's destructor waits for the reader
+  std::vector<Round> rounds(2 * threads + 2);
+  InTurn records(reader, options);
+  Prefetcher prefetcher(threads, static_cast<int>(rounds.size()), 0, -1, [&](int64_t number, int slot) {
+    Round& round = rounds[slot];
+    records.read(number, round);
+    if (round.rendered.size() < round.records.size()) round.rendered.resize(round.records.size());
+    for (size_t i = round.skipped; i < round.records.size(); ++i)
+      renderer.render(round.records[i], round.rendered[i]);
+  });
+  for (;;) {
+    Round& round = rounds[prefetcher.next()];
+    if (round.records.size() == 0) return;
+    for (size_t i = round.skipped; i < round.records.size(); ++i) {
+      Record record = round.records[i];
+      Rendered& rendered = round.rendered[i];
+      record.index = round.first + i;
+      if (rendered.bad != BadKind::kNone) {
+        bad.add(rendered.bad, reader.files()[record.file], record.line, record.byte, rendered.why);
+      } else if (!emit(record, rendered)) {
+        return;
       }
-      if (rendered[i].ids.capacity() > kKept) rendered[i] = {};
+      if (rendered.ids.capacity() > kKept) rendered = {};
     }
-    more = reading.get();
   }
 }
 

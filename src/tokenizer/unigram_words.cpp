@@ -111,7 +111,7 @@ std::string utf8_of(uint32_t code) {
 
 /// One thread's words. A word pushes out whatever was in its place.
 struct UnigramWords::Cache {
-  static constexpr size_t kBytes = 23, kIds = 6, kEntries = 1 << 14;
+  static constexpr size_t kBytes = 23, kIds = 6, kEntries = 1 << 16;
   struct alignas(64) Entry {
     char word[kBytes];
     uint8_t size;  // 0: nothing here
@@ -173,6 +173,7 @@ void UnigramWords::build(const std::vector<std::pair<std::string, Piece>>& piece
         while (edges_[at &= edges_.size() - 1].second != 0) ++at;
         next = static_cast<uint32_t>(nodes_.size());
         edges_[at] = {key, next};
+        if (node == 0) first_[static_cast<unsigned char>(c)] = next;
         nodes_.emplace_back();
       }
       node = next;
@@ -183,6 +184,7 @@ void UnigramWords::build(const std::vector<std::pair<std::string, Piece>>& piece
 
 // 0 where there is none: nothing leads back to the root.
 uint32_t UnigramWords::child(uint32_t node, unsigned char byte) const {
+  if (node == 0) return first_[byte];
   const uint64_t key = uint64_t{node} << 8 | byte;
   for (size_t at = key * 0x9E3779B97F4A7C15ull >> 20;; ++at) {
     const auto& [found, next] = edges_[at & (edges_.size() - 1)];

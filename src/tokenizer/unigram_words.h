@@ -47,9 +47,10 @@ class UnigramWords {
   void segment(std::string_view word, Segmented& out) const;
   bool append(std::string_view word, double& sum, std::vector<int32_t>& ids) const;
 
-  uint32_t number_ = 0;       // of this object among all, for the threads' tables
-  std::bitset<0x480> safe_;   // characters that normalization leaves alone, by code point
-  std::vector<Piece> nodes_;  // of a trie; the root is 0
+  uint32_t number_ = 0;                // of this object among all, for the threads' tables
+  std::bitset<0x480> safe_;            // characters that normalization leaves alone, by code point
+  std::vector<Piece> nodes_;           // of a trie; the root is 0
+  std::array<uint32_t, 256> first_{};  // children of the root
   std::vector<std::pair<uint64_t, uint32_t>> edges_;  // (node, byte) -> node: an open hash table
 };
 
