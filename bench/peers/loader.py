@@ -4,13 +4,15 @@
 usage: .deps/peers/bin/python bench/peers/loader.py DATA [--tightloop build/tightloop] [--rounds 3]
 
 DATA holds chat/gsm8k_train.jsonl, tokenizers/minimind/tokenizer.json and translate/multi30k_train.{en,de}. Both sides
-parse, render, tokenize, mask and pad every sample from the raw file within the time measured. One JSON line a
-measurement; each number is the best of the rounds.
+parse, render, tokenize, mask and pad every sample from the raw file within the time measured; Tightloop reads the file
+REPEATS times in one run, so that it works for seconds, too. "live" tokenizes in the loader's threads. One JSON line a
+measurement; each number is the median of the rounds.
 """
 import argparse
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import tempfile
 import time
@@ -21,7 +23,7 @@ import torch  # noqa: E402
 from tokenizers import Tokenizer  # noqa: E402
 from torch.utils.data import DataLoader, Dataset  # noqa: E402
 
-LENGTH, ROWS, VOCABULARY = 512, 32, 8000
+LENGTH, ROWS, VOCABULARY, REPEATS = 512, 32, 8000, 20
 
 
 class ChatRows(Dataset):
@@ -97,21 +99,25 @@ def peer(dataset, workers, **options):
     return one_pass
 
 
+def repeated(file):
+    return ",".join([str(file)] * REPEATS)
+
+
 def ours(options, threads, *settings):
     command = [options.tightloop, "bench", "loader", options.recipe, "--threads", str(threads), "--json", *settings]
     return lambda: json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
 
 
 def report(job, rounds, contenders):
-    best = {}
+    seen = {}
     for _ in range(rounds):
         for name, run in contenders.items():
             got = run()
-            figures = {name: got} if isinstance(got, float) else {name: got["samples_s"], f"{name} steady": got["steady_samples_s"]}
-            for key, value in figures.items():
-                best[key] = max(best.get(key, 0.0), value)
-    reference = best["DataLoader"]
-    for name, value in best.items():
+            live = name.endswith("live")
+            seen.setdefault(name, []).append(got if isinstance(got, float) else got["steady_samples_s" if live else "samples_s"])
+    middle = {name: statistics.median(values) for name, values in seen.items()}
+    reference = middle["DataLoader"]
+    for name, value in middle.items():
         print(json.dumps({"job": job, "who": name, "samples_s": round(value), "ratio": round(value / reference, 2)}), flush=True)
 
 
@@ -126,12 +132,14 @@ def main():
         folder = pathlib.Path(name)
         options.recipe = str(folder / "empty.yaml")
         pathlib.Path(options.recipe).write_text("{}\n")
-        chat = ["--data.source", "jsonl", "--data.format", "question", "--data.train", str(data / "chat/gsm8k_train.jsonl"), "--data.holdout", "0", "--data.rows", "pad", "--data.seq_len", str(LENGTH),
+        chat = ["--data.source", "jsonl", "--data.format", "question", "--data.train", repeated(data / "chat/gsm8k_train.jsonl"), "--data.holdout", "0", "--data.rows", "pad", "--data.seq_len", str(LENGTH),
                 "--tokenizer.path", str(data / "tokenizers/minimind"), "--train.micro_batch", str(ROWS)]
         report("chat rows of 512, GSM8K", options.rounds, {
             "DataLoader": peer(ChatRows(data), 2),
             "tightloop, 1 thread": ours(options, 1, *chat),
             "tightloop, 2 threads": ours(options, 2, *chat),
+            "tightloop, 1 thread, live": ours(options, 1, *chat, "--data.tokenize", "live"),
+            "tightloop, 2 threads, live": ours(options, 2, *chat, "--data.tokenize", "live"),
         })
         lines = [(data / f"translate/multi30k_train.{side}").read_text(encoding="utf-8").splitlines() for side in ("en", "de")]
         pairs = folder / "pairs.jsonl"
@@ -139,7 +147,7 @@ def main():
         for side in ("en", "de"):
             sentencepiece.SentencePieceTrainer.train(input=str(data / f"translate/multi30k_train.{side}"),
                                                      model_prefix=str(folder / side), vocab_size=VOCABULARY, minloglevel=2)
-        translation = ["--data.source", "pairs", "--data.train", str(pairs), "--data.holdout", "0",
+        translation = ["--data.source", "pairs", "--data.train", repeated(pairs), "--data.holdout", "0",
                        "--tokenizer.path", str(folder / "en.model"), "--tokenizer.target_path", str(folder / "de.model")]
         report("translation pairs, Multi30k", options.rounds, {
             "DataLoader": peer(Pairs(pairs, folder / "en.model", folder / "de.model"), 0, collate_fn=padded),

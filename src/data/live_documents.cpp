@@ -11,8 +11,8 @@ namespace tightloop {
 
 namespace {
 
-constexpr size_t kSlots = 1 << 10;      // a row of so many short documents is made once, not once a look
-constexpr size_t kMostBytes = 8 << 20;  // of tokens that a thread keeps
+constexpr size_t kSlots = 1 << 10;       // a row of so many short documents is made once, not once a look
+constexpr size_t kMostBytes = 32 << 20;  // of tokens that a thread keeps
 constexpr uint64_t kNothing = ~uint64_t{0};
 
 // What a thread made last, by place. A place has one slot, so neighbours never drive each other out.

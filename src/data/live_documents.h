@@ -12,7 +12,7 @@
 namespace tightloop {
 
 /// Documents of raw files that are read, rendered and tokenized by whoever asks for their tokens. Each thread
-/// keeps a few MB of what it made last. Tokens are those that the index was made from; a data error when
+/// keeps up to 32 MB of what it made last. Tokens are those that the index was made from; a data error when
 /// another number of them comes out, because the file was changed.
 class LiveDocuments : public Documents {
  public:
