@@ -5,7 +5,9 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 namespace tightloop {
 
@@ -19,6 +21,20 @@ at::Tensor copy_of(const void* data, at::IntArrayRef shape, at::ScalarType type,
   return staged.to(device, type, /*non_blocking=*/pin);
 }
 
+// Which document each position belongs to. Nothing where it makes no difference: a row is one document, or
+// what follows the first one is padding.
+std::vector<int32_t> documents_of(const Batch& batch) {
+  if (batch.documents <= batch.rows) return {};
+  std::vector<int32_t> ids(batch.rows * batch.length);
+  bool packed = false;
+  for (int64_t document = 0; document < batch.documents; ++document) {
+    const int32_t begin = batch.bounds[document], end = batch.bounds[document + 1];
+    std::fill(ids.begin() + begin, ids.begin() + end, static_cast<int32_t>(document));
+    packed |= begin % batch.length != 0 && std::count(batch.loss_mask + begin, batch.loss_mask + end, 1) > 0;
+  }
+  return packed ? ids : std::vector<int32_t>();
+}
+
 }  // namespace
 
 DeviceBatch to_device(const Batch& batch, at::Device device, bool pin_memory) {
@@ -26,11 +42,14 @@ DeviceBatch to_device(const Batch& batch, at::Device device, bool pin_memory) {
   const auto inputs = copy_of(batch.inputs, shape, at::kInt, device, pin_memory);
   const auto targets = copy_of(batch.targets, shape, at::kInt, device, pin_memory);
   const auto mask = copy_of(batch.loss_mask, shape, at::kByte, device, pin_memory);
-  return {inputs.to(at::kLong), targets.to(at::kLong).masked_fill_(mask.eq(0), ops::kIgnoreIndex)};
+  const auto documents = documents_of(batch);
+  return {inputs.to(at::kLong), targets.to(at::kLong).masked_fill_(mask.eq(0), ops::kIgnoreIndex),
+          documents.empty() ? at::Tensor() : copy_of(documents.data(), shape, at::kInt, device, pin_memory)};
 }
 
 ops::LossSum loss_of(LanguageModel& model, const DeviceBatch& batch) {
-  const auto logits = model.logits(model.forward(batch.inputs_BT).hidden_BTD);
+  const auto logits =
+      model.logits(model.forward(batch.inputs_BT, {.documents_BT = batch.documents_BT}).hidden_BTD);
   return ops::cross_entropy(logits.flatten(0, 1), batch.targets_BT.flatten());
 }
 

@@ -15,6 +15,7 @@ namespace tightloop {
 /// A micro-batch on the device: int64 (B, T), targets with ops::kIgnoreIndex where nothing is to be learned.
 struct DeviceBatch {
   at::Tensor inputs_BT, targets_BT;
+  at::Tensor documents_BT{};  // int32, where documents are packed: attention does not look across
 };
 
 /// Starts the copy and returns; the loader's buffers may be reused at once. Without pinned memory a copy to a
