@@ -6,7 +6,12 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/logsumexp.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/square.h>
+#include <ATen/ops/tanh.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
@@ -27,74 +32,155 @@ using torch::autograd::variable_list;
 // One pass gives the loss and, when asked for, its gradient: by backward() the probabilities would have to be
 // computed again.
 TORCH_LIBRARY_FRAGMENT(tightloop, m) {
-  m.def("cross_entropy(Tensor logits, Tensor targets, bool with_gradient) -> (Tensor, Tensor)");
+  m.def(
+      "cross_entropy(Tensor logits, Tensor targets, Tensor(a!)? gradient, float softcap, float "
+      "label_smoothing, "
+      "float z_loss) -> Tensor");
 }
 
-using Loss = std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, bool);
+using Rows = Tensor(const Tensor&, const Tensor&, const std::optional<Tensor>&, double, double, double);
 
-template <class T>
-float loss_of_row(const T* logits, int64_t target, T* gradient, float* e, int64_t V) {
+/// To about 2 units in the last place. Near 0 by the Taylor series, where 1 - e^-2x would cancel.
+cpu::Vec tanh(cpu::Vec x) {
+  const cpu::Vec e = cpu::exp(-2.0f * (x < 0.0f ? -x : x));
+  const cpu::Vec far = (1.0f - e) / (1.0f + e);
+  const cpu::Vec s = x * x;
+  const cpu::Vec near =
+      x * (1.0f + s * (-1.0f / 3 + s * (2.0f / 15 + s * (-17.0f / 315 + s * (62.0f / 2835)))));
+  return s < 0.0625f ? near : (x < 0.0f ? -far : far);
+}
+
+struct Scratch {
+  std::vector<float> exps, capped;
+};
+
+// z: the logits after the cap. The gradient may overwrite them.
+template <bool Capped, class In, class Out>
+float loss_of_row(const In* z, int64_t target, Out* gradient, float* e, int64_t V,
+                  const LossOptions& options) {
   constexpr float kNothing = -std::numeric_limits<float>::infinity();
+  const float at_target = static_cast<float>(z[target]);
   cpu::Vec most = cpu::broadcast(kNothing);
   cpu::for_vectors(
-      V, [&](int64_t i, auto lanes) { most = cpu::larger(cpu::load(logits + i, lanes, kNothing), most); });
+      V, [&](int64_t i, auto lanes) { most = cpu::larger(cpu::load(z + i, lanes, kNothing), most); });
   const float largest = cpu::largest(most);
   cpu::Vec sums{};
   cpu::for_vectors(V, [&](int64_t i, auto lanes) {
-    const cpu::Vec v = cpu::exp(cpu::load(logits + i, lanes, kNothing) - largest);
+    const cpu::Vec v = cpu::exp(cpu::load(z + i, lanes, kNothing) - largest);
     cpu::store(e + i, v, lanes);
     sums += v;
   });
-  const float sum = cpu::sum(sums);
-  if (gradient) {
-    const float scale = 1.0f / sum;
-    cpu::for_vectors(
-        V, [&](int64_t i, auto lanes) { cpu::store(gradient + i, cpu::load(e + i, lanes) * scale, lanes); });
-    gradient[target] = static_cast<T>(e[target] * scale - 1.0f);
+  const float sum = cpu::sum(sums), log_sum = std::log(sum), all = log_sum + largest;
+  const auto smoothing = static_cast<float>(options.label_smoothing),
+             z_loss = static_cast<float>(options.z_loss);
+  float loss = log_sum + (largest - at_target);
+  if (smoothing > 0) {
+    cpu::Vec below{};
+    cpu::for_vectors(V, [&](int64_t i, auto lanes) { below += largest - cpu::load(z + i, lanes, largest); });
+    const float mean = log_sum + cpu::sum(below) / static_cast<float>(V);
+    loss = (1 - smoothing) * loss + smoothing * mean;
   }
-  return std::log(sum) + (largest - static_cast<float>(logits[target]));
+  loss += z_loss * all * all;
+  if (!gradient) return loss;
+
+  const float scale = (1 + 2 * z_loss * all) / sum, spread = smoothing / static_cast<float>(V);
+  const auto cap = static_cast<float>(options.softcap), inverse = Capped ? 1 / (cap * cap) : 0;
+  const auto slope = [&](auto value) { return 1.0f - value * value * inverse; };  // of cap * tanh(x / cap)
+  cpu::for_vectors(V, [&](int64_t i, auto lanes) {
+    cpu::Vec v = cpu::load(e + i, lanes) * scale - spread;
+    if constexpr (Capped) v *= slope(cpu::load(z + i, lanes));
+    cpu::store(gradient + i, v, lanes);
+  });
+  const float of_target = e[target] * scale - spread - (1 - smoothing);
+  gradient[target] = static_cast<Out>(Capped ? of_target * slope(at_target) : of_target);
+  return loss;
 }
 
-std::tuple<Tensor, Tensor> cross_entropy_cpu(const Tensor& logits_in, const Tensor& targets_in,
-                                             bool with_gradient) {
+template <class T>
+float loss_of_row(const T* logits, int64_t target, T* gradient, Scratch& scratch, int64_t V,
+                  const LossOptions& options) {
+  if (options.softcap == 0) {
+    return loss_of_row<false>(logits, target, gradient, scratch.exps.data(), V, options);
+  }
+  const auto cap = static_cast<float>(options.softcap);
+  float* capped = scratch.capped.data();
+  cpu::for_vectors(V, [&](int64_t i, auto lanes) {
+    cpu::store(capped + i, cap * tanh(cpu::load(logits + i, lanes) / cap), lanes);
+  });
+  return loss_of_row<true>(capped, target, gradient, scratch.exps.data(), V, options);
+}
+
+Tensor cross_entropy_cpu(const Tensor& logits_in, const Tensor& targets_in,
+                         const std::optional<Tensor>& gradient, double softcap, double label_smoothing,
+                         double z_loss) {
+  const LossOptions options{softcap, label_smoothing, z_loss};
   const Tensor logits = logits_in.contiguous(), targets = targets_in.contiguous();
   const int64_t N = logits.size(0), V = logits.size(1);
-  Tensor gradient = with_gradient ? at::empty_like(logits) : Tensor();
+  TORCH_CHECK(!gradient || gradient->is_contiguous(), "cross_entropy: the gradient must be contiguous");
   const int64_t* wanted = targets.const_data_ptr<int64_t>();
-  std::vector<float> losses(N);
+  Tensor losses = at::empty({N}, at::kFloat);
+  float* loss = losses.mutable_data_ptr<float>();
   cpu::with_dtype(logits.scalar_type(), [&]<class T>(T) {
     const T* from = logits.const_data_ptr<T>();
-    T* to = with_gradient ? gradient.mutable_data_ptr<T>() : nullptr;
+    T* to = gradient ? gradient->mutable_data_ptr<T>() : nullptr;
     at::parallel_for(0, N, cpu::grain(2 * V), [&](int64_t begin, int64_t end) {
-      std::vector<float> e(V);
+      Scratch scratch{std::vector<float>(V), std::vector<float>(softcap > 0 ? V : 0)};
       for (int64_t row = begin; row < end; ++row) {
         const int64_t target = wanted[row];
         T* row_gradient = to ? to + row * V : nullptr;
         if (target == kIgnoreIndex) {
           if (row_gradient) std::fill(row_gradient, row_gradient + V, T(0.0f));
+          loss[row] = 0;
           continue;
         }
         TORCH_CHECK(target >= 0 && target < V, "cross_entropy: target ", target, " in row ", row,
                     " is not a token of a vocabulary of ", V);
-        losses[row] = loss_of_row(from + row * V, target, row_gradient, e.data(), V);
+        loss[row] = loss_of_row(from + row * V, target, row_gradient, scratch, V, options);
       }
     });
   });
-  double total = 0;  // in row order: independent of the threads
-  for (const float loss : losses) total += loss;
-  return {at::scalar_tensor(total, at::kFloat), gradient};
+  return losses;
 }
 
 TORCH_LIBRARY_IMPL(tightloop, CPU, m) { m.impl("cross_entropy", cross_entropy_cpu); }
 
+// In ordinary ATen, in place as far as it goes: at most two wide tensors of the logits' shape are held.
+Tensor rows_by_aten(const Tensor& logits, const Tensor& targets, const std::optional<Tensor>& gradient,
+                    const LossOptions& options) {
+  const double cap = options.softcap, smoothing = options.label_smoothing;
+  Tensor z = logits.to(compute_dtype(logits), /*non_blocking=*/false, /*copy=*/true);
+  if (cap > 0) z.div_(cap).tanh_().mul_(cap);
+  const Tensor ignored = targets == kIgnoreIndex;
+  const Tensor target = targets.masked_fill(ignored, 0).unsqueeze(1);
+  const Tensor all = at::logsumexp(z, {1}, /*keepdim=*/true);
+  Tensor losses = all - z.gather(1, target) * (1 - smoothing);
+  if (smoothing > 0) losses -= z.mean(1, /*keepdim=*/true) * smoothing;
+  if (options.z_loss > 0) losses += at::square(all) * options.z_loss;
+  losses = losses.squeeze(1).masked_fill_(ignored, 0);
+  if (!gradient) return losses;
+
+  const Tensor slope = cap > 0 ? at::square(z).mul_(-1 / (cap * cap)).add_(1) : Tensor();
+  z.sub_(all).exp_();
+  if (options.z_loss > 0) z.mul_(all * (2 * options.z_loss) + 1);
+  if (smoothing > 0) z.sub_(smoothing / static_cast<double>(z.size(1)));
+  z.scatter_add_(1, target, at::zeros_like(all).sub_(1 - smoothing));
+  if (slope.defined()) z.mul_(slope);
+  gradient->copy_(z.masked_fill_(ignored.unsqueeze(1), 0));
+  return losses;
+}
+
+bool kernel_takes(const Tensor& logits) { return has_kernel(logits) && logits.is_cpu(); }
+
 struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
-  static Tensor forward(AutogradContext* context, const Tensor& logits, const Tensor& targets,
-                        bool with_gradient) {
+  static variable_list forward(AutogradContext* context, const Tensor& logits, const Tensor& targets,
+                               bool with_gradient, const LossOptions& options) {
     at::AutoDispatchBelowADInplaceOrView below;
-    static const auto kernel = find_operator<Loss>("tightloop::cross_entropy");
-    auto [sum, gradient] = kernel.call(logits, targets, with_gradient);
-    context->save_for_backward({gradient});
-    return sum;
+    std::optional<Tensor> gradient;
+    if (with_gradient) gradient = at::empty_like(logits, at::MemoryFormat::Contiguous);
+    const Tensor losses = cross_entropy_rows(logits, targets, gradient, options);
+    context->save_for_backward({gradient.value_or(Tensor())});
+    context->mark_non_differentiable({losses});
+    return {sum_of_losses(losses), losses};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& dsum) {
@@ -103,7 +189,7 @@ struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
     // Losses are summed and divided once per step, so this is nearly always one; the pass over N x V is then
     // saved.
     const float factor = dsum[0].item<float>();
-    return {factor == 1.0f ? gradient : gradient * factor, Tensor(), Tensor()};
+    return {factor == 1.0f ? gradient : gradient * factor, Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -115,18 +201,44 @@ void check(const Tensor& logits, const Tensor& targets) {
 
 }  // namespace
 
-LossSum cross_entropy(const Tensor& logits, const Tensor& targets) {
+Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets, const std::optional<Tensor>& gradient,
+                          const LossOptions& options) {
   check(logits, targets);
-  if (!has_kernel(logits) || !logits.is_cpu()) return cross_entropy_plain(logits, targets);
-  const bool with_gradient = logits.requires_grad() && c10::GradMode::is_enabled();
-  return {CrossEntropy::apply(logits, targets, with_gradient), (targets != kIgnoreIndex).sum()};
+  if (!kernel_takes(logits)) return rows_by_aten(logits, targets, gradient, options);
+  static const auto kernel = find_operator<Rows>("tightloop::cross_entropy");
+  return kernel.call(logits, targets, gradient, options.softcap, options.label_smoothing, options.z_loss);
 }
 
-LossSum cross_entropy_plain(const Tensor& logits, const Tensor& targets) {
+Tensor sum_of_losses(const Tensor& losses) {
+  if (!losses.is_cpu()) return losses.sum();
+  const Tensor wide = losses.to(at::kDouble).contiguous();
+  const double* loss = wide.const_data_ptr<double>();
+  double total = 0;
+  for (int64_t row = 0; row < wide.numel(); ++row) total += loss[row];
+  return at::scalar_tensor(total, losses.options());
+}
+
+LossSum cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options) {
   check(logits, targets);
-  const Tensor wide = logits.to(compute_dtype(logits));
-  return {at::cross_entropy_loss(wide, targets, {}, at::Reduction::Sum, kIgnoreIndex),
-          (targets != kIgnoreIndex).sum()};
+  if (!kernel_takes(logits)) return cross_entropy_plain(logits, targets, options);
+  const bool with_gradient = logits.requires_grad() && c10::GradMode::is_enabled();
+  const auto results = CrossEntropy::apply(logits, targets, with_gradient, options);
+  return {results[0], (targets != kIgnoreIndex).sum(), results[1]};
+}
+
+LossSum cross_entropy_plain(const Tensor& logits, const Tensor& targets, const LossOptions& options) {
+  check(logits, targets);
+  const double cap = options.softcap;
+  Tensor z = logits.to(compute_dtype(logits));
+  if (cap > 0) z = at::tanh(z / cap) * cap;
+  const Tensor counted = targets != kIgnoreIndex;
+  Tensor losses =
+      at::cross_entropy_loss(z, targets, {}, at::Reduction::None, kIgnoreIndex, options.label_smoothing);
+  if (options.z_loss > 0) {
+    const Tensor extra = at::square(at::logsumexp(z, {1})) * options.z_loss;
+    losses = losses + at::where(counted, extra, at::zeros_like(extra));
+  }
+  return {losses.sum(), counted.sum(), losses.detach()};
 }
 
 }  // namespace tightloop::ops

@@ -45,6 +45,39 @@ TEST_P(CrossEntropyOn, AgreesWithThePlainTwin) {
       }
 }
 
+TEST_P(CrossEntropyOn, AgreesWithEveryOption) {
+  const std::vector<ops::LossOptions> all{
+      {.softcap = 15},        {.softcap = 0.5}, {.label_smoothing = 0.1},
+      {.label_smoothing = 1}, {.z_loss = 1e-2}, {.softcap = 3, .label_smoothing = 0.3, .z_loss = 1e-3}};
+  for (const auto& options : all)
+    for (const int64_t V : {2, 7, 1000})
+      for (const auto dtype : {at::kFloat, at::kBFloat16, at::kDouble}) {
+        SCOPED_TRACE(::testing::Message() << V << ' ' << dtype << " cap " << options.softcap << " smoothing "
+                                          << options.label_smoothing << " z " << options.z_loss);
+        const auto with = [&](auto function) {
+          return [=](const std::vector<Tensor>& in) { return function(in[0], in[1], options).sum; };
+        };
+        const Tensor logits = random_tensor({60, V}, dtype, 1, 4.0).to(device);
+        expect_agreement(with(ops::cross_entropy), with(ops::cross_entropy_plain),
+                         {logits, random_targets(60, V, 2).to(device)}, 2 * tolerance(dtype));
+      }
+}
+
+TEST_P(CrossEntropyOn, GivesTheLossesOfTheRows) {
+  const ops::LossOptions options{.softcap = 5, .label_smoothing = 0.1, .z_loss = 1e-2};
+  Tensor logits = random_tensor({40, 33}, at::kFloat, 1, 4.0).to(device);
+  const Tensor targets = random_targets(40, 33, 2).to(device);
+  const auto plain = ops::cross_entropy_plain(logits, targets, options);
+  EXPECT_LT(relative_error(ops::cross_entropy(logits, targets, options).losses, plain.losses), 1e-6);
+  EXPECT_EQ(plain.losses[3].item<float>(), 0.0f) << "ignored";
+  Tensor gradient = logits.clone();  // in place
+  EXPECT_LT(relative_error(ops::cross_entropy_rows(gradient, targets, gradient, options), plain.losses),
+            1e-6);
+  logits.requires_grad_();
+  const auto sum = ops::cross_entropy_plain(logits, targets, options).sum;
+  EXPECT_LT(relative_error(gradient, torch::autograd::grad({sum}, {logits})[0]), 2e-6);
+}
+
 TEST_P(CrossEntropyOn, CountsTheTargetsThatCount) {
   const Tensor logits = random_tensor({10, 6}, at::kFloat, 1).to(device);
   const auto loss = ops::cross_entropy(logits, random_targets(10, 6, 2).to(device));
@@ -108,6 +141,14 @@ TEST(CrossEntropy, TakesViews) {
 
 TEST(CrossEntropy, PlainTwinHasTheRightGradient) {
   const Tensor targets = random_targets(4, 5, 2);
+  expect_gradients_by_differences(plain, {random_tensor({4, 5}, at::kDouble, 1), targets});
+}
+
+TEST(CrossEntropy, PlainTwinHasTheRightGradientWithEveryOption) {
+  const Tensor targets = random_targets(4, 5, 2);
+  const auto plain = [](const std::vector<Tensor>& in) {
+    return ops::cross_entropy_plain(in[0], in[1], {.softcap = 2, .label_smoothing = 0.2, .z_loss = 0.1}).sum;
+  };
   expect_gradients_by_differences(plain, {random_tensor({4, 5}, at::kDouble, 1), targets});
 }
 

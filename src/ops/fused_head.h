@@ -1,0 +1,26 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "ops/cross_entropy.h"
+
+namespace tightloop::ops {
+
+/// The cross entropy of logits = hidden weight^T without ever holding them whole: logits, loss and gradients
+/// are made for some rows at a time, in the forward pass. hidden (N, D), weight (V, D) of one dtype, targets
+/// as for cross_entropy. Products are in that dtype, the loss in fp32, and the weight's gradient is added up
+/// in fp32 over the chunks. Never holds more than an eighth of the logits' bytes besides its results, given
+/// some 50 rows or more.
+LossSum fused_head(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
+                   const LossOptions& options = {});
+
+/// The same by whole logits.
+LossSum fused_head_plain(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
+                         const LossOptions& options = {});
+
+/// How many rows a chunk has.
+int64_t fused_head_rows(const at::Tensor& hidden);
+
+}  // namespace tightloop::ops
