@@ -1,7 +1,9 @@
 #include "train/loss.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
@@ -9,9 +11,15 @@
 #include <cstring>
 #include <vector>
 
+#include "core/error.h"
+#include "ops/config.h"
+#include "ops/fused_head.h"
+
 namespace tightloop {
 
 namespace {
+
+constexpr int64_t kLargeLogits = 128 << 20;  // bytes: where chunks save more memory than they cost time
 
 // A copy through torch's own pinned memory, which knows when the device has read it.
 at::Tensor copy_of(const void* data, at::IntArrayRef shape, at::ScalarType type, at::Device device,
@@ -35,6 +43,17 @@ std::vector<int32_t> documents_of(const Batch& batch) {
   return packed ? ids : std::vector<int32_t>();
 }
 
+[[noreturn]] void refuse_id(const Batch& batch, int64_t cell, int32_t id, int64_t vocab_size,
+                            const std::vector<std::string>& sources) {
+  const int64_t row = cell / batch.length;
+  const auto source = static_cast<size_t>(batch.sources[row]);
+  throw data_error(
+      "token id {} at position {} of row {} of micro-batch {} (source {}) is outside of the model's "
+      "vocabulary of {}. Was the data made with another tokenizer?",
+      id, cell % batch.length, row, batch.index,
+      source < sources.size() ? "'" + sources[source] + "'" : std::to_string(source), vocab_size);
+}
+
 }  // namespace
 
 DeviceBatch to_device(const Batch& batch, at::Device device, bool pin_memory) {
@@ -42,15 +61,63 @@ DeviceBatch to_device(const Batch& batch, at::Device device, bool pin_memory) {
   const auto inputs = copy_of(batch.inputs, shape, at::kInt, device, pin_memory);
   const auto targets = copy_of(batch.targets, shape, at::kInt, device, pin_memory);
   const auto mask = copy_of(batch.loss_mask, shape, at::kByte, device, pin_memory);
+  const auto sources = copy_of(batch.sources, {batch.rows}, at::kInt, device, pin_memory);
   const auto documents = documents_of(batch);
   return {inputs.to(at::kLong), targets.to(at::kLong).masked_fill_(mask.eq(0), ops::kIgnoreIndex),
-          documents.empty() ? at::Tensor() : copy_of(documents.data(), shape, at::kInt, device, pin_memory)};
+          documents.empty() ? at::Tensor() : copy_of(documents.data(), shape, at::kInt, device, pin_memory),
+          sources.to(at::kLong)};
 }
 
-ops::LossSum loss_of(LanguageModel& model, const DeviceBatch& batch) {
-  const auto logits =
-      model.logits(model.forward(batch.inputs_BT, {.documents_BT = batch.documents_BT}).hidden_BTD);
-  return ops::cross_entropy(logits.flatten(0, 1), batch.targets_BT.flatten());
+void check_ids(const Batch& batch, int64_t vocab_size, const std::vector<std::string>& sources) {
+  const int64_t cells = batch.rows * batch.length;
+  const auto outside = [&](int32_t id) {
+    return static_cast<uint32_t>(id) >= static_cast<uint32_t>(vocab_size);
+  };
+  uint32_t found = 0;  // a loop without branches, for the compiler to make vectors of
+  for (int64_t i = 0; i < cells; ++i)
+    found |= outside(batch.inputs[i]) | (outside(batch.targets[i]) & (batch.loss_mask[i] != 0));
+  if (!found) return;
+  for (int64_t i = 0; i < cells; ++i) {
+    if (outside(batch.inputs[i])) refuse_id(batch, i, batch.inputs[i], vocab_size, sources);
+    if (outside(batch.targets[i]) && batch.loss_mask[i])
+      refuse_id(batch, i, batch.targets[i], vocab_size, sources);
+  }
+}
+
+bool chunks_head(const LanguageModel& model, int64_t rows, const std::string& fused_head) {
+  if (fused_head == "off" || fused_head == "false" || ops::plain()) return false;
+  const auto weight = model.head().weight_VD;
+  return fused_head != "auto" || rows * weight.size(0) * weight.element_size() > kLargeLogits;
+}
+
+BatchLoss loss_of(LanguageModel& model, const DeviceBatch& batch, const LossSetup& setup) {
+  const auto pass =
+      model.forward(batch.inputs_BT, Pass{.training = setup.training, .documents_BT = batch.documents_BT});
+  const Head head = model.head();
+  const ops::LossOptions options{head.softcap, setup.label_smoothing, setup.z_loss};
+  const auto hidden = pass.hidden_BTD.flatten(0, 1), targets = batch.targets_BT.flatten();
+  const auto loss = chunks_head(model, hidden.size(0), setup.fused_head)
+                        ? ops::fused_head(hidden, head.weight_VD, targets, options)
+                        : ops::cross_entropy(at::linear(hidden, head.weight_VD), targets, options);
+  return {loss, pass.balance, pass.expert_loads_LE};
+}
+
+TokenLosses token_losses(const at::Tensor& hidden, const Head& head, const at::Tensor& targets) {
+  c10::NoGradGuard no_grad;
+  constexpr int64_t kRows = 256;
+  const auto flat = hidden.flatten(0, -2), wanted = targets.flatten();
+  TokenLosses found{at::empty(wanted.sizes(), flat.options().dtype(at::kFloat)),
+                    at::empty(wanted.sizes(), wanted.options())};
+  for (int64_t begin = 0; begin < wanted.size(0); begin += kRows) {
+    const int64_t count = std::min(kRows, wanted.size(0) - begin);
+    const auto target = wanted.narrow(0, begin, count);
+    const auto logits = at::linear(flat.narrow(0, begin, count), head.weight_VD);
+    const auto losses = ops::cross_entropy_rows(logits, target, {}, {.softcap = head.softcap});
+    found.losses.narrow(0, begin, count).copy_(losses);
+    const auto at_target = logits.gather(1, target.clamp_min(0).unsqueeze(1));
+    found.ranks.narrow(0, begin, count).copy_((logits > at_target).sum(1) + 1);
+  }
+  return {found.losses.view(targets.sizes()), found.ranks.view(targets.sizes())};
 }
 
 HeldOutLoss held_out_loss(LanguageModel& model, Loader& loader, int64_t limit) {
@@ -60,6 +127,7 @@ HeldOutLoss held_out_loss(LanguageModel& model, Loader& loader, int64_t limit) {
   for (int64_t taken = 0; limit == 0 || taken < limit; ++taken) {
     const Batch* batch = loader.try_next();
     if (!batch) break;
+    check_ids(*batch, model.config().vocab_size);
     sum.add_(loss_of(model, to_device(*batch, model.device())).sum);
     total.tokens += batch->supervised;
   }

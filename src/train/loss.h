@@ -3,6 +3,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "data/batch.h"
 #include "data/documents.h"
@@ -16,14 +18,41 @@ namespace tightloop {
 struct DeviceBatch {
   at::Tensor inputs_BT, targets_BT;
   at::Tensor documents_BT{};  // int32, where documents are packed: attention does not look across
+  at::Tensor sources_B{};     // int64: which source each row came from
 };
 
 /// Starts the copy and returns; the loader's buffers may be reused at once. Without pinned memory a copy to a
 /// GPU waits.
 DeviceBatch to_device(const Batch& batch, at::Device device, bool pin_memory = true);
 
+/// Refuses token ids outside of the vocabulary on the host, before a GPU ends in an assert. `sources` are the
+/// names for the message.
+void check_ids(const Batch& batch, int64_t vocab_size, const std::vector<std::string>& sources = {});
+
+/// How a loss is computed. The default is what evaluation wants: cross entropy and nothing else.
+struct LossSetup {
+  bool training = false;  // dropout is on, and experts' balance is measured
+  double label_smoothing = 0, z_loss = 0;
+  std::string fused_head = "auto";  // train.fused_head
+};
+
+struct BatchLoss : ops::LossSum {
+  at::Tensor balance{}, expert_loads_LE{};  // of a mixture of experts in training
+};
+
 /// Sum of the cross entropy over supervised tokens, and their count. Nothing is read back.
-ops::LossSum loss_of(LanguageModel& model, const DeviceBatch& batch);
+BatchLoss loss_of(LanguageModel& model, const DeviceBatch& batch, const LossSetup& setup = {});
+
+/// Whether loss_of makes the logits of `rows` positions in chunks. "auto" does where they are large.
+bool chunks_head(const LanguageModel& model, int64_t rows, const std::string& fused_head);
+
+/// For looking at: what every target cost (0 where ignored), and its rank: 1 where no token was likelier.
+struct TokenLosses {
+  at::Tensor losses, ranks;  // fp32 and int64, of the targets' shape
+};
+
+/// hidden (..., D), targets (...). Logits are made for some rows at a time; no gradient.
+TokenLosses token_losses(const at::Tensor& hidden, const Head& head, const at::Tensor& targets);
 
 struct HeldOutLoss {
   double sum = 0;

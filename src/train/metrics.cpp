@@ -31,6 +31,21 @@ void drop_lines_after(const fs::path& file, int64_t step) {
   write_file_whole(file, kept);
 }
 
+nlohmann::json line_of(const IntervalReport& report) {
+  nlohmann::json line{{"global_step", report.step},
+                      {"training/loss", report.loss},
+                      {"training/lr", report.lr},
+                      {"training/grad_norm", report.grad_norm},
+                      {"perf/step_time", report.step_seconds},
+                      {"perf/tokens_per_second", report.tokens_per_second},
+                      {"perf/data_wait", report.data_wait_share}};
+  for (const auto& [source, loss] : report.source_losses) line["training/loss/" + source] = loss;
+  if (report.balance_loss) line["training/balance_loss"] = *report.balance_loss;
+  if (!report.expert_loads.empty()) line["training/expert_loads"] = report.expert_loads;
+  if (report.empty_batches > 0) line["training/empty_batches"] = report.empty_batches;
+  return line;
+}
+
 }  // namespace
 
 class Metrics::Worker {
@@ -54,13 +69,7 @@ class Metrics::Worker {
   void run() {
     while (auto item = queue_.pop()) {
       if (const auto* report = std::get_if<IntervalReport>(&*item)) {
-        write({{"global_step", report->step},
-               {"training/loss", report->loss},
-               {"training/lr", report->lr},
-               {"training/grad_norm", report->grad_norm},
-               {"perf/step_time", report->step_seconds},
-               {"perf/tokens_per_second", report->tokens_per_second},
-               {"perf/data_wait", report->data_wait_share}});
+        write(line_of(*report));
         losses_.push_back(report->loss);
         show(*report);
       } else {

@@ -4,6 +4,9 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace tightloop {
@@ -13,6 +16,10 @@ struct IntervalReport {
   int64_t step = 0, total_steps = 0;
   double loss = 0, lr = 0, grad_norm = 0;
   double step_seconds = 0, tokens_per_second = 0, data_wait_share = 0;
+  std::vector<std::pair<std::string, double>> source_losses{};  // of a mixture: source, mean loss
+  std::optional<double> balance_loss{};                         // of a mixture of experts
+  std::vector<std::vector<double>> expert_loads{};              // by layer
+  int64_t empty_batches = 0;  // micro-batches so far in which nothing was to be learned
 };
 
 /// Writes metrics.jsonl and draws progress, on a thread of its own: the training loop only hands numbers

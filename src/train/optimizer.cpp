@@ -4,7 +4,6 @@
 #include <ATen/ops/_foreach_add.h>
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_foreach_norm.h>
-#include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/clamp_min.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
@@ -13,17 +12,15 @@
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "core/error.h"
+#include "train/update_rules.h"
 
 namespace tightloop {
 
 namespace {
-
-std::vector<at::Tensor> pick(const std::vector<at::Tensor>& from, const std::vector<size_t>& indices) {
-  std::vector<at::Tensor> picked;
-  for (const size_t index : indices) picked.push_back(from[index]);
-  return picked;
-}
 
 const at::Tensor& tensor_of(const Safetensors& file, const std::string& name, const at::Tensor& like,
                             const std::string& file_name) {
@@ -38,19 +35,19 @@ const at::Tensor& tensor_of(const Safetensors& file, const std::string& name, co
 
 }  // namespace
 
-AdamW::AdamW(Parameters& parameters, const TrainConfig& config, at::ScalarType compute_dtype)
-    : parameters_(parameters), config_(config), values_(parameters.values()) {
-  for (size_t i = 0; i < values_.size(); ++i) {
-    masters_.push_back(values_[i].detach());
-    first_.push_back(at::zeros_like(masters_[i]));
-    second_.push_back(at::zeros_like(masters_[i]));
-    (parameters.all()[i].decay ? decayed_ : plain_).push_back(i);
-  }
+Optimizer::Optimizer(Parameters& parameters, const TrainConfig& config, const ModelConfig& model,
+                     at::ScalarType compute_dtype)
+    : parameters_(parameters),
+      clip_(config.clip),
+      lr_(config.optimizer == "muon" ? config.matrix_lr * config.lr_scale : config.lr),
+      values_(parameters.values()) {
+  for (const auto& value : values_) masters_.push_back(value.detach());
+  rules_ = make_rules(parameters, masters_, config, model, compute_dtype);
   count_ = at::zeros({}, masters_.front().options());
   parameters.to(masters_.front().device(), compute_dtype);
 }
 
-void AdamW::accumulate() {
+void Optimizer::accumulate() {
   c10::NoGradGuard no_grad;
   std::vector<at::Tensor> fresh;
   for (const auto& value : values_) {
@@ -63,55 +60,42 @@ void AdamW::accumulate() {
     return;
   }
   // The second micro-batch: from here sums are kept in fp32, or bf16 would swallow small terms.
-  for (auto& gradient : gradients_) gradient = gradient.to(at::kFloat);
+  for (size_t i = 0; i < gradients_.size(); ++i) gradients_[i] = gradients_[i].to(masters_[i].scalar_type());
   at::_foreach_add_(gradients_, fresh);
 }
 
-at::Tensor AdamW::step(double lr, int64_t tokens) {
+at::Tensor Optimizer::step(const Rates& rates, double divisor) {
   c10::NoGradGuard no_grad;
-  for (auto& gradient : gradients_) gradient = gradient.to(at::kFloat);
-  const auto norm =
-      at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients_))) / static_cast<double>(tokens);
-  // The fused update divides gradients by `divisor`: the token count and the clipping in one.
-  auto divisor = at::zeros({}, count_.options()) + static_cast<double>(tokens);
-  if (config_.clip > 0) divisor = divisor * at::clamp_min(norm / config_.clip, 1.0);
+  for (size_t i = 0; i < gradients_.size(); ++i) gradients_[i] = gradients_[i].to(masters_[i].scalar_type());
+  const auto norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients_))) / divisor;
+  // Updates divide gradients by one number: the token count and the clipping in one. 1e-6 as torch has it.
+  auto divide = at::zeros({}, count_.options()) + divisor;
+  if (clip_ > 0) divide = divide * at::clamp_min((norm + 1e-6) / clip_, 1.0);
   count_.add_(1);
-  const auto update = [&](const std::vector<size_t>& group, double decay) {
-    if (group.empty()) return;
-    auto masters = pick(masters_, group), first = pick(first_, group), second = pick(second_, group);
-    const std::vector<at::Tensor> counts(group.size(), count_);
-    at::_fused_adamw_(masters, pick(gradients_, group), first, second, {}, counts, lr, config_.beta1,
-                      config_.beta2, decay, config_.eps, /*amsgrad=*/false, /*maximize=*/false, divisor);
-  };
-  update(decayed_, config_.weight_decay);
-  update(plain_, 0.0);
+  for (const auto& rule : rules_) rule->update(gradients_, divide, count_, rates);
   gradients_.clear();
   publish();
   return norm;
 }
 
-void AdamW::publish() {
+void Optimizer::publish() {
   c10::NoGradGuard no_grad;
-  if (values_.front().scalar_type() != at::kFloat) at::_foreach_copy_(values_, masters_);
+  if (values_.front().scalar_type() != masters_.front().scalar_type()) at::_foreach_copy_(values_, masters_);
 }
 
-NamedTensors AdamW::weights() const {
+NamedTensors Optimizer::weights() const {
   NamedTensors named;
   for (size_t i = 0; i < masters_.size(); ++i) named.emplace_back(parameters_.all()[i].name, masters_[i]);
   return named;
 }
 
-NamedTensors AdamW::state() const {
+NamedTensors Optimizer::state() const {
   NamedTensors named{{"count", count_}};
-  for (size_t i = 0; i < masters_.size(); ++i) {
-    const auto& name = parameters_.all()[i].name;
-    named.emplace_back("first." + name, first_[i]);
-    named.emplace_back("second." + name, second_[i]);
-  }
+  for (const auto& rule : rules_) std::ranges::move(rule->state(), std::back_inserter(named));
   return named;
 }
 
-void AdamW::load(const Safetensors& weights, const Safetensors& state) {
+void Optimizer::load(const Safetensors& weights, const Safetensors& state) {
   c10::NoGradGuard no_grad;
   for (const auto& [name, tensor] : this->weights())
     tensor.copy_(tensor_of(weights, name, tensor, "model.safetensors"));

@@ -1,9 +1,5 @@
 #include "train/train_config.h"
 
-#include <algorithm>
-#include <cmath>
-#include <numbers>
-
 #include "core/config.h"
 
 namespace tightloop {
@@ -15,16 +11,65 @@ void TrainConfig::describe(Fields& fields) {
   fields.add("steps", steps, "Optimizer steps; they count from 1").range(1, 1e15);
   fields.add("micro_batch", micro_batch, "Rows in one forward and backward pass").range(1, 1 << 20);
   fields.add("accumulate", accumulate, "Passes per optimizer step").range(1, 1 << 20);
-  fields.add("lr", lr, "Peak learning rate").range(0, 1e6);
-  fields.add("schedule", schedule, "How the rate falls after the warm-up")
-      .choices({"cosine", "linear", "constant"});
+  fields
+      .add(
+          "loss_norm", loss_norm,
+          "global: the step's losses are divided once by its supervised tokens; micro: each pass by its own, "
+          "then by train.accumulate")
+      .choices({"global", "micro"});
+  fields
+      .add(
+          "fused_head", fused_head,
+          "Loss and gradients of the head by chunks of rows, so that logits are never whole in memory; auto: "
+          "where they are above 128 MiB")
+      .choices({"auto", "on", "off", "true", "false"})
+      .alias("use_liger_kernels");
+  fields.add("label_smoothing", label_smoothing, "Share of each target spread evenly over the vocabulary")
+      .range(0, 1);
+  fields.add("z_loss", z_loss, "Adds this much of log(sum exp logits)^2 for each token").range(0, 1);
+  fields
+      .add(
+          "optimizer", optimizer,
+          "adamw; or muon: Muon for the blocks' matrices and AdamW for the rest, each with a rate of its own")
+      .choices({"adamw", "muon"});
+  fields.add("lr", lr, "adamw: peak learning rate (schedule noam: its factor)").range(0, 1e6);
+  fields.add("schedule", schedule, "How the rate goes on after the warm-up (noam, minimind: all of it)")
+      .choices({"cosine", "linear", "constant", "wsd", "inverse_sqrt", "noam", "minimind"});
   fields.add("warmup_steps", warmup_steps, "Steps in which the rate rises from 0").range(0, 1e15);
-  fields.add("min_lr", min_lr, "Where the schedule ends, as a share of train.lr").range(0, 1);
-  fields.add("weight_decay", weight_decay, "AdamW's decay of matrices (norms have none)").range(0, 100);
-  fields.add("beta1", beta1, "AdamW's first decay rate").range(0, 1);
-  fields.add("beta2", beta2, "AdamW's second decay rate").range(0, 1);
-  fields.add("eps", eps, "AdamW's epsilon").range(0, 1);
+  fields.add("min_lr", min_lr, "Where cosine, linear and wsd end, as a share of the peak").range(0, 1);
+  fields.add("decay_share", decay_share, "wsd: the last share of all steps, in which the rate falls")
+      .range(0, 1);
+  fields.add("weight_decay", weight_decay, "adamw: decay of matrices").range(0, 100);
+  fields.add("decay_vectors", decay_vectors, "adamw: decay norms and biases too");
+  fields.add("beta1", beta1, "adamw: decay rate of the first moment").range(0, 1);
+  fields.add("beta2", beta2, "adamw: decay rate of the second moment").range(0, 1);
+  fields.add("eps", eps, "adamw: epsilon").range(0, 1);
   fields.add("clip", clip, "Largest norm of the gradient; 0: no clipping").range(0, 1e9);
+  fields.add("matrix_lr", matrix_lr, "muon: peak rate of the blocks' matrices").range(0, 1e6);
+  fields
+      .add("embedding_lr", embedding_lr,
+           "muon: peak rate of embeddings (half of it for value embeddings), divided by sqrt(width / 768)")
+      .range(0, 1e6);
+  fields.add("unembedding_lr", unembedding_lr, "muon: peak rate of the head, divided by sqrt(width / 768)")
+      .range(0, 1e6);
+  fields
+      .add("scalar_lr", scalar_lr,
+           "muon: peak rate of x0 scales; 0.01 of it for residual scales, norms and biases")
+      .range(0, 1e6);
+  fields.add("lr_scale", lr_scale, "muon: multiplies all of its rates").range(0, 1e6);
+  fields
+      .add("muon_weight_decay", muon_weight_decay,
+           "muon: decay of matrices where it does not oppose the update")
+      .range(0, 100);
+  fields.add("muon_decay_schedule", muon_decay_schedule, "muon: how that decay goes on; cosine: to 0")
+      .choices({"cosine", "constant"});
+  fields.add("muon_beta2", muon_beta2, "muon: decay rate of the variance by row or column").range(0, 1);
+  fields.add("muon_momentum", muon_momentum, "muon: momentum after its rise").range(0, 1);
+  fields.add("muon_momentum_start", muon_momentum_start, "muon: momentum of the first step").range(0, 1);
+  fields.add("muon_momentum_steps", muon_momentum_steps, "muon: steps in which the momentum rises")
+      .range(0, 1e15);
+  fields.add("muon_momentum_end", muon_momentum_end, "muon: where the momentum ends with schedule wsd")
+      .range(0, 1);
   fields.add("seed", seed, "Decides initial weights and the order of the data").range(0, 9e15);
   fields.add("logging_steps", logging_steps, "Steps between log lines; the loss shown is the mean over them")
       .range(1, 1e9);
@@ -37,18 +82,6 @@ void TrainConfig::describe(Fields& fields) {
   fields.add("stop_at", stop_at, "Stop (and save) after this step as if interrupted; 0: run to the end")
       .range(0, 1e15);
   fields.add("threads", threads, "CPU threads for computing; 0: one for each core").range(0, 4096);
-}
-
-double learning_rate(const TrainConfig& config, int64_t step) {
-  if (step <= config.warmup_steps) {
-    return config.lr * static_cast<double>(step) / static_cast<double>(config.warmup_steps);
-  }
-  if (config.schedule == "constant") return config.lr;
-  const double span = static_cast<double>(std::max<int64_t>(1, config.steps - config.warmup_steps));
-  const double progress = std::min(1.0, static_cast<double>(step - config.warmup_steps) / span);
-  const double share =
-      config.schedule == "linear" ? 1 - progress : 0.5 * (1 + std::cos(std::numbers::pi * progress));
-  return config.lr * (config.min_lr + (1 - config.min_lr) * share);
 }
 
 }  // namespace tightloop

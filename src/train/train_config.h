@@ -11,17 +11,28 @@ class Fields;
 struct TrainConfig {
   std::string device = "auto", precision = "auto";
   int64_t steps = 1000, micro_batch = 32, accumulate = 1, seed = 1337;
-  double lr = 3e-4, min_lr = 0.1, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, clip = 1.0;
+  // Loss
+  std::string loss_norm = "global", fused_head = "auto";
+  double label_smoothing = 0, z_loss = 0;
+  // Optimizer
+  std::string optimizer = "adamw";
+  double lr = 3e-4, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, clip = 1.0;
+  bool decay_vectors = false;
+  double matrix_lr = 0.02, embedding_lr = 0.3, unembedding_lr = 0.008, scalar_lr = 0.5, lr_scale = 1;
+  double muon_weight_decay = 0.28, muon_beta2 = 0.9;
+  double muon_momentum = 0.97, muon_momentum_start = 0.85, muon_momentum_end = 0.9;
+  int64_t muon_momentum_steps = 400;
+  std::string muon_decay_schedule = "cosine";
+  // Schedule
   std::string schedule = "cosine";
   int64_t warmup_steps = 0;
+  double min_lr = 0.1, decay_share = 0.2;
+  // Bookkeeping
   int64_t logging_steps = 10, eval_steps = 0, eval_batches = 16, save_steps = 0, keep_checkpoints = 3,
           stop_at = 0;
   int64_t threads = 0;
 
   void describe(Fields& fields);
 };
-
-/// The learning rate of a step. Steps count from 1.
-double learning_rate(const TrainConfig& config, int64_t step);
 
 }  // namespace tightloop

@@ -1,7 +1,7 @@
 #include "train/trainer.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,17 +44,6 @@ void use_threads(int64_t threads) {
   at::set_num_threads(threads > 0 ? static_cast<int>(threads) : available_cores());
 }
 
-/// Sums that stay on the device until somebody looks.
-struct Trainer::Interval {
-  at::Tensor loss, grad_norm;
-  int64_t tokens = 0, supervised = 0, steps = 0;
-  double waited_before = 0;
-  Clock::time_point start = Clock::now();
-
-  explicit Interval(at::Device device, double waited)
-      : loss(at::zeros({}, at::TensorOptions(at::kDouble).device(device))), waited_before(waited) {}
-};
-
 Trainer::Trainer(const Recipe& recipe, const RunFolder& run)
     : recipe_(recipe), run_(run), device_(device(recipe.train.device)) {
   use_threads(recipe_.train.threads);
@@ -65,8 +54,8 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run)
   recipe_.model.resolve(tokenizer_->vocab_size(), recipe_.data.seq_len);
   model_ = make_model(recipe_.model, recipe_.train.seed);
   model_->parameters().to(at::Device(device_.name()), at::kFloat);
-  optimizer_ = std::make_unique<AdamW>(model_->parameters(), recipe_.train,
-                                       compute_dtype(recipe_.train.precision, device_));
+  optimizer_ = std::make_unique<Optimizer>(model_->parameters(), recipe_.train, model_->config(),
+                                           compute_dtype(recipe_.train.precision, device_));
   write_file_whole(run_.config(), recipe_.bind().to_yaml());
 }
 
@@ -88,22 +77,84 @@ void Trainer::announce(int64_t row_length) const {
   log::info("Effective batch: {} rows x {} accumulated x {} process = {} rows, {} tokens a step; {} steps.",
             train.micro_batch, train.accumulate, processes, rows * processes, rows * processes * row_length,
             train.steps);
+  const int64_t positions = train.micro_batch * row_length;
+  const bool wanted = train.fused_head == "on" || train.fused_head == "true";
+  if (chunks_head(*model_, positions, train.fused_head)) {
+    log::info("The head makes logits by chunks of rows.");
+  } else if (wanted) {
+    log::warn("train.fused_head is on, but ops.plain is too: the plain twin holds all logits at once.");
+  }
+}
+
+Interval Trainer::interval(const Loader& loader) const {
+  return {model_->device(), dataset_.sources, loader.wait_seconds()};
+}
+
+MicroBatch Trainer::take(Loader& loader, Interval& interval) {
+  const Batch& batch = loader.next();
+  check_ids(batch, model_->config().vocab_size, dataset_.sources);
+  if (batch.supervised == 0 && empty_batches_++ == 0) {
+    log::warn(
+        "Micro-batch {} holds no token to learn (its loss mask is all zero), so it is passed over. More of "
+        "them are only counted, as training/empty_batches in metrics.jsonl.",
+        batch.index);
+  }
+  interval.add(batch);
+  supervised_ += batch.supervised;
+  return {to_device(batch, model_->device(), recipe_.data.pin_memory), batch.supervised};
 }
 
 void Trainer::step(int64_t step, Loader& loader, Interval& interval) {
-  int64_t supervised = 0;
-  for (int64_t micro = 0; micro < recipe_.train.accumulate; ++micro) {
-    const Batch& batch = loader.next();
-    supervised += batch.supervised;
-    interval.tokens += batch.rows * batch.length;
-    const auto loss = loss_of(*model_, to_device(batch, model_->device(), recipe_.data.pin_memory));
-    loss.sum.backward();
-    optimizer_->accumulate();
-    interval.loss.add_(loss.sum.detach());
+  const auto& train = recipe_.train;
+  const double divisor = accumulate_step(
+      *model_, *optimizer_, train, [&] { return take(loader, interval); },
+      [&](const MicroBatch& micro, const BatchLoss& loss) {
+        interval.add(micro.batch, loss);
+        if (!first_loss_.defined()) first_loss_ = loss.sum.detach() / static_cast<double>(micro.supervised);
+      });
+  if (divisor > 0)
+    interval.grad_norm = optimizer_->step(rates_at(train, step, model_->config().width), divisor);
+  interval.end_step();
+}
+
+void Trainer::refuse_divergence(int64_t step, const Interval& interval, double loss) const {
+  const auto& train = recipe_.train;
+  const double first = first_loss_.item<double>(), start = std::min(first, least_loss_);
+  const double guessing = std::log(static_cast<double>(model_->config().vocab_size));
+  const auto failure = [](std::string message) { return Error(ExitCode::kFailure, std::move(message)); };
+  if (!std::isfinite(first)) {
+    throw failure(fmt::format(
+        "the loss was {} before the first update. The weights that the run started from hold values "
+        "that are not finite, or so large that sums overflow.",
+        first));
   }
-  interval.grad_norm = optimizer_->step(learning_rate(recipe_.train, step), supervised);
-  interval.supervised += supervised;
-  ++interval.steps;
+  if (std::isfinite(loss) && (loss < 2 * guessing || loss < 2 * start)) return;
+  const bool muon = train.optimizer == "muon";
+  throw failure(fmt::format(
+      "the loss rose from {:.4g} to {:.4g} between step {} and step {} (guessing costs {:.4g}). A learning "
+      "rate "
+      "that is too high is the usual cause: try --train.{} {:g}, or a longer --train.warmup_steps.",
+      start, loss, step - interval.steps() + 1, step, guessing, muon ? "lr_scale" : "lr",
+      (muon ? train.lr_scale : train.lr) / 3));
+}
+
+void Trainer::report(int64_t step, const Interval& interval, double waited, Metrics& metrics) {
+  if (supervised_ == 0) {
+    throw data_error(
+        "none of the {} tokens of the first {} steps is to be learned: the loss mask is all zero. See "
+        "data.loss_after and the chat template, or 'tightloop data show'.",
+        interval.tokens(), interval.steps());
+  }
+  if (interval.supervised() == 0) return log::warn("Nothing was to be learned in the steps up to {}.", step);
+  const Rates rates = rates_at(recipe_.train, step, model_->config().width);
+  IntervalReport report{.step = step,
+                        .total_steps = recipe_.train.steps,
+                        .lr = optimizer_->lr(rates),
+                        .empty_batches = empty_batches_};
+  interval.report(report, waited);
+  refuse_divergence(step, interval, report.loss);
+  least_loss_ = std::min(least_loss_, report.loss);
+  metrics.interval(report);
 }
 
 LoaderOptions Trainer::loading() const {
@@ -121,38 +172,17 @@ TrainResult Trainer::run() {
   TrainResult result;
   const auto started = Clock::now();
   const int64_t last = train.stop_at > 0 ? std::min(train.stop_at, train.steps) : train.steps;
-  Interval interval(model_->device(), loader.wait_seconds());
-
-  const auto extract = [&](int64_t step) {
-    const double loss =
-        interval.loss.item<double>() / static_cast<double>(std::max<int64_t>(1, interval.supervised));
-    if (!std::isfinite(loss)) {
-      throw Error(
-          ExitCode::kFailure,
-          fmt::format(
-              "the loss became {} between step {} and step {}. A learning rate that is too high is the "
-              "usual cause: try --train.lr {:g}, or a longer --train.warmup_steps.",
-              loss, step - interval.steps + 1, step, train.lr / 3));
-    }
-    const double elapsed = seconds_since(interval.start);
-    metrics.interval(
-        {.step = step,
-         .total_steps = train.steps,
-         .loss = loss,
-         .lr = learning_rate(train, step),
-         .grad_norm = interval.grad_norm.item<double>(),
-         .step_seconds = elapsed / static_cast<double>(interval.steps),
-         .tokens_per_second = static_cast<double>(interval.tokens) / elapsed,
-         .data_wait_share = std::max(0.0, loader.wait_seconds() - interval.waited_before) / elapsed});
-    interval = Interval(model_->device(), loader.wait_seconds());
-  };
+  Interval interval = this->interval(loader);
 
   for (int64_t step = done_ + 1; step <= last; ++step) {
     this->step(step, loader, interval);
     done_ = step;
     const bool stopping = step == last || interrupted();
-    if (step % train.logging_steps == 0 || stopping) extract(step);
-    const auto pause = Clock::now();  // saving and evaluating are not the step's time
+    if (step % train.logging_steps == 0 || stopping) {
+      report(step, interval, loader.wait_seconds(), metrics);
+      interval = this->interval(loader);
+    }
+    const auto pause = Clock::now();
     if (stopping || (train.save_steps > 0 && step % train.save_steps == 0)) save(step);
     const bool evaluating = train.eval_steps > 0 && step % train.eval_steps == 0;
     if (dataset_.val->size() > 0 && (evaluating || step == train.steps)) {
@@ -161,7 +191,7 @@ TrainResult Trainer::run() {
       log::info("step {}: held-out loss {:.4f}", step, *result.held_out_loss);
     }
     if (stopping) break;
-    interval.start += Clock::now() - pause;
+    interval.leave_out(Clock::now() - pause);
   }
   result.step = done_;
   result.interrupted = done_ < last;
@@ -173,20 +203,19 @@ TrainResult Trainer::run() {
 StepTimes Trainer::time_steps(int64_t steps) {
   constexpr int64_t kWarmUp = 3;
   Loader loader(dataset_.train, loading());
-  Interval interval(model_->device(), 0);
+  Interval interval = this->interval(loader);
   for (int64_t i = 1; i <= kWarmUp; ++i) step(i, loader, interval);
   device_.synchronize();
   StepTimes times;
-  interval = Interval(model_->device(), loader.wait_seconds());
+  interval = this->interval(loader);
   for (int64_t i = 1; i <= steps; ++i) {
     const auto start = Clock::now();
     step(kWarmUp + i, loader, interval);
     device_.synchronize();
     times.milliseconds.push_back(seconds_since(start) * 1e3);
   }
-  const double elapsed = seconds_since(interval.start);
-  times.tokens_per_second = static_cast<double>(interval.tokens) / elapsed;
-  times.data_wait_share = std::max(0.0, loader.wait_seconds() - interval.waited_before) / elapsed;
+  times.tokens_per_second = static_cast<double>(interval.tokens()) / interval.seconds();
+  times.data_wait_share = interval.wait_share(loader.wait_seconds());
   return times;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,6 +13,9 @@
 #include "data/loader.h"
 #include "model/language_model.h"
 #include "tokenizer/tokenizer.h"
+#include "train/interval.h"
+#include "train/metrics.h"
+#include "train/micro_batches.h"
 #include "train/optimizer.h"
 #include "train/recipe.h"
 #include "train/run_folder.h"
@@ -53,11 +57,14 @@ class Trainer {
   const Recipe& recipe() const { return recipe_; }
 
  private:
-  struct Interval;  // what gathers on the device between two log lines
-
   void announce(int64_t row_length) const;
   LoaderOptions loading() const;
+  Interval interval(const Loader& loader) const;
   void step(int64_t step, Loader& loader, Interval& interval);
+  /// Takes one micro-batch, refuses ids that the model does not know and notices one with nothing to learn.
+  MicroBatch take(Loader& loader, Interval& interval);
+  void report(int64_t step, const Interval& interval, double waited, Metrics& metrics);
+  void refuse_divergence(int64_t step, const Interval& interval, double loss) const;
   double evaluate();
   void save(int64_t step);
 
@@ -67,8 +74,11 @@ class Trainer {
   std::unique_ptr<Tokenizer> tokenizer_;
   Dataset dataset_;
   std::unique_ptr<LanguageModel> model_;
-  std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   int64_t done_ = 0;  // steps behind us
+  int64_t supervised_ = 0, empty_batches_ = 0;
+  at::Tensor first_loss_;  // mean of the first step, on the device; what divergence is measured by
+  double least_loss_ = INFINITY;
 };
 
 /// What train.precision means on a device.

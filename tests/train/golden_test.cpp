@@ -24,7 +24,7 @@ struct Golden {
   Golden() {
     sizes.layers = 2, sizes.width = 32, sizes.heads = 4, sizes.kv_heads = 2, sizes.ffn = 64,
     sizes.vocab_size = 64;
-  sizes.resolve(0, 0);
+    sizes.resolve(0, 0);
     sizes.tie_embeddings = false;
     train.steps = 20, train.warmup_steps = 5, train.lr = 1e-2, train.min_lr = 0.1, train.clip = 0.5;
     train.weight_decay = 0.1, train.beta1 = 0.9, train.beta2 = 0.95, train.eps = 1e-8;
@@ -41,7 +41,7 @@ void follow_pytorch() {
   const Golden golden;
   Llama model(golden.sizes, /*seed=*/1);
   load_weights(model.parameters(), golden.weights("start."), "training.safetensors");
-  AdamW optimizer(model.parameters(), golden.train, at::kFloat);
+  Optimizer optimizer(model.parameters(), golden.train, golden.sizes, at::kFloat);
   const auto inputs = golden.file.tensors.at("inputs").to(at::kLong),
              targets = golden.file.tensors.at("targets").to(at::kLong);
   const auto losses = golden.file.tensors.at("losses"), norms = golden.file.tensors.at("norms");
@@ -55,7 +55,8 @@ void follow_pytorch() {
       sum += loss.sum.item<double>();
       count += loss.count.item<int64_t>();
     }
-    const auto norm = optimizer.step(learning_rate(golden.train, step + 1), count).item<double>();
+    const auto norm =
+        optimizer.step(rates_at(golden.train, step + 1, 0), static_cast<double>(count)).item<double>();
     const double expected = losses[step].item<double>(), expected_norm = norms[step].item<double>();
     EXPECT_NEAR(sum / static_cast<double>(count) / expected, 1, 1e-4) << "loss of step " << step + 1;
     EXPECT_NEAR(norm / expected_norm, 1, 1e-3) << "gradient norm of step " << step + 1;

@@ -9,6 +9,7 @@
 #include <c10/core/GradMode.h>
 
 #include "support.h"
+#include "train/update_rules.h"
 
 namespace tightloop {
 namespace {
@@ -20,7 +21,12 @@ struct Fixture {
   at::Tensor matrix = parameters.add("matrix", {6, 4}, {Init::kNormal, 1.0});
   at::Tensor vector = parameters.add("vector", {4}, {Init::kOnes});
   TrainConfig config;
+  Optimizer optimizer(at::ScalarType dtype = at::kFloat) {
+    return {parameters, config, ModelConfig{}, dtype};
+  }
 };
+
+Rates full(double share = 1) { return {.share = share}; }
 
 // AdamW as the paper writes it, in double.
 struct Reference {
@@ -39,13 +45,14 @@ TEST(AdamW, FollowsThePaperWithClippingAndTokenCounts) {
   Fixture f;
   f.config.clip = 0.7, f.config.weight_decay = 0.3;
   Reference matrix(f.matrix), vector(f.vector);
-  AdamW optimizer(f.parameters, f.config, at::kFloat);
+  f.config.lr = 1e-2;
+  Optimizer optimizer = f.optimizer();
   for (int64_t t = 1; t <= 50; ++t) {
     const auto gm = at::randn_like(f.matrix.detach()), gv = at::randn_like(f.vector.detach());
     f.matrix.mutable_grad() = gm.clone(), f.vector.mutable_grad() = gv.clone();
     optimizer.accumulate();
     const int64_t tokens = 3 + t % 4;
-    const double norm = optimizer.step(1e-2, tokens).item<double>();
+    const double norm = optimizer.step(full(), static_cast<double>(tokens)).item<double>();
     const auto mean_m = gm.to(at::kDouble) / tokens, mean_v = gv.to(at::kDouble) / tokens;
     const double expected = std::sqrt((mean_m.pow(2).sum() + mean_v.pow(2).sum()).item<double>());
     EXPECT_NEAR(norm, expected, 1e-5 * expected);
@@ -61,16 +68,16 @@ TEST(AdamW, AccumulatingIsAdding) {
   Fixture once, twice;
   const auto a = at::randn_like(once.matrix.detach()), b = at::randn_like(once.matrix.detach());
   const auto v = at::randn_like(once.vector.detach());
-  AdamW first(once.parameters, once.config, at::kFloat), second(twice.parameters, twice.config, at::kFloat);
+  Optimizer first = once.optimizer(), second = twice.optimizer();
   once.matrix.mutable_grad() = a + b, once.vector.mutable_grad() = v + v;
   first.accumulate();
-  first.step(1e-2, 10);
+  first.step(full(), 10);
   for (const auto& g : {a, b}) {
     twice.matrix.mutable_grad() = g.clone(), twice.vector.mutable_grad() = v.clone();
     second.accumulate();
     EXPECT_FALSE(twice.matrix.grad().defined()) << "cleared, not zeroed";
   }
-  second.step(1e-2, 10);
+  second.step(full(), 10);
   EXPECT_TRUE(at::equal(once.matrix, twice.matrix));
   EXPECT_TRUE(at::equal(once.vector, twice.vector));
 }
@@ -78,14 +85,15 @@ TEST(AdamW, AccumulatingIsAdding) {
 TEST(AdamW, SmallUpdatesSurviveBf16) {
   Fixture f;
   f.config.weight_decay = 0;
-  AdamW optimizer(f.parameters, f.config, at::kBFloat16);
+  f.config.lr = 1e-4;
+  Optimizer optimizer = f.optimizer(at::kBFloat16);
   const auto before = optimizer.weights()[1].second.clone();
   EXPECT_EQ(f.vector.scalar_type(), at::kBFloat16);
   for (int step = 0; step < 100; ++step) {
     f.matrix.mutable_grad() = at::full_like(f.matrix.detach(), 1.0),
     f.vector.mutable_grad() = at::full_like(f.vector.detach(), 1.0);
     optimizer.accumulate();
-    optimizer.step(1e-4, 1);  // 1 - 1e-4 rounds to 1 in bf16
+    optimizer.step(full(), 1);  // 1 - 1e-4 rounds to 1 in bf16
   }
   EXPECT_NEAR((before - optimizer.weights()[1].second).mean().item<double>(), 1e-2, 1e-4);
   EXPECT_NEAR(f.vector.to(at::kFloat).mean().item<double>(), 0.99, 4e-3)
@@ -109,19 +117,120 @@ TEST(AdamW, WeightsThatDoNotFitAreNamed) {
             std::string::npos);
 }
 
-TEST(LearningRate, RisesThenFalls) {
+/// tests/golden/make_optimizers.py made the numbers and says how.
+const Safetensors& golden() {
+  static const Safetensors file =
+      read_safetensors(testing::fs::path(TIGHTLOOP_SOURCE_DIR) / "tests/golden/optimizers.safetensors");
+  return file;
+}
+
+double relative(const at::Tensor& a, const at::Tensor& b) {
+  return ((a - b).abs().max() / b.abs().max()).item<double>();
+}
+
+TEST(AdamW, FollowsTorchForAHundredSteps) {
+  Parameters parameters(1);
   TrainConfig config;
-  config.lr = 1.0, config.steps = 110, config.warmup_steps = 10, config.min_lr = 0.1;
-  EXPECT_DOUBLE_EQ(learning_rate(config, 1), 0.1);
-  EXPECT_DOUBLE_EQ(learning_rate(config, 10), 1.0);
-  EXPECT_NEAR(learning_rate(config, 60), 0.55, 1e-12);
-  EXPECT_NEAR(learning_rate(config, 110), 0.1, 1e-12);
-  for (int64_t step = 11; step < 110; ++step)
-    EXPECT_LT(learning_rate(config, step + 1), learning_rate(config, step));
-  config.schedule = "linear";
-  EXPECT_NEAR(learning_rate(config, 35), 0.1 + 0.9 * 0.75, 1e-12);
-  config.schedule = "constant";
-  EXPECT_DOUBLE_EQ(learning_rate(config, 110), 1.0);
+  config.lr = 1e-2, config.clip = 1.5, config.weight_decay = 0.1;
+  const std::vector<std::string> names{"matrix", "vector"};
+  for (const auto& name : names) {
+    const auto& start = golden().tensors.at("adamw.start." + name);
+    parameters.add(name, start.sizes(), {Init::kZeros}).detach().copy_(start);
+  }
+  Optimizer optimizer(parameters, config, ModelConfig{}, at::kFloat);
+  for (int64_t step = 0; step < 100; ++step) {
+    for (const auto& name : names) {
+      parameters.find(name)->value.mutable_grad() =
+          golden().tensors.at("adamw.gradients." + name)[step].clone();
+    }
+    optimizer.accumulate();
+    optimizer.step(full(1 - static_cast<double>(step) / 200), 3);
+  }
+  for (const auto& name : names)
+    EXPECT_LT(relative(parameters.find(name)->value, golden().tensors.at("adamw.end." + name)), 1e-6) << name;
+}
+
+struct MuonFixture {
+  ModelConfig model;
+  TrainConfig config;
+  Parameters parameters{1};
+
+  MuonFixture() {
+    model.width = 8, model.heads = 2, model.kv_heads = 1, model.head_size = 4;
+    config.optimizer = "muon", config.clip = 0;
+    for (const auto& [name, start] : golden().tensors) {
+      const std::string prefix = "muon.start.";
+      if (!name.starts_with(prefix)) continue;
+      parameters.add(name.substr(prefix.size()), start.sizes(), {Init::kZeros}).detach().copy_(start);
+    }
+  }
+  void step(Optimizer& optimizer, int64_t step) {
+    for (const auto& parameter : parameters.all()) {
+      parameter.value.mutable_grad() =
+          golden().tensors.at("muon.gradient." + std::to_string(step) + "." + parameter.name).clone();
+    }
+    optimizer.accumulate();
+    const double s = static_cast<double>(step);
+    optimizer.step({.share = 1 - 0.05 * s, .decay_share = 1 - s / 12, .momentum = 0.85 + 0.01 * s}, 1);
+  }
+};
+
+TEST(Muon, FollowsNanochat) {
+  MuonFixture f;
+  ASSERT_EQ(f.parameters.all().size(), 13u);
+  Optimizer optimizer(f.parameters, f.config, f.model, at::kFloat);
+  for (int64_t step = 0; step < 12; ++step) f.step(optimizer, step);
+  for (const auto& parameter : f.parameters.all())
+    EXPECT_LT(relative(parameter.value, golden().tensors.at("muon.end." + parameter.name)), 1e-5)
+        << parameter.name;
+}
+
+TEST(Muon, GoesOnFromItsState) {
+  MuonFixture whole, parts;
+  Optimizer first(whole.parameters, whole.config, whole.model, at::kFloat);
+  Safetensors weights, state;
+  for (int64_t step = 0; step < 12; ++step) {
+    if (step == 5) {
+      for (const auto& [name, tensor] : first.weights()) weights.tensors[name] = tensor.clone();
+      for (const auto& [name, tensor] : first.state()) state.tensors[name] = tensor.clone();
+    }
+    whole.step(first, step);
+  }
+  Optimizer second(parts.parameters, parts.config, parts.model, at::kFloat);
+  second.load(weights, state);
+  for (int64_t step = 5; step < 12; ++step) parts.step(second, step);
+  for (const auto& parameter : whole.parameters.all())
+    EXPECT_TRUE(at::equal(parameter.value, parts.parameters.find(parameter.name)->value)) << parameter.name;
+}
+
+TEST(Roles, FollowFromNames) {
+  EXPECT_EQ(role_of("blocks.3.qkv", 2), ParameterRole::kMatrix);
+  EXPECT_EQ(role_of("blocks.3.expert_down", 3), ParameterRole::kMatrix);
+  EXPECT_EQ(role_of("blocks.3.value_gate", 2), ParameterRole::kMatrix);
+  EXPECT_EQ(role_of("blocks.3.value_embedding", 2), ParameterRole::kValueEmbedding);
+  EXPECT_EQ(role_of("blocks.3.qkv_bias", 1), ParameterRole::kVector);
+  EXPECT_EQ(role_of("final_norm", 1), ParameterRole::kVector);
+  EXPECT_EQ(role_of("embedding", 2), ParameterRole::kEmbedding);
+  EXPECT_EQ(role_of("positions", 2), ParameterRole::kEmbedding);
+  EXPECT_EQ(role_of("head", 2), ParameterRole::kHead);
+  EXPECT_EQ(role_of("residual_scales", 1), ParameterRole::kResidualScale);
+  EXPECT_EQ(role_of("x0_scales", 1), ParameterRole::kInputScale);
+  EXPECT_EQ(role_of("smear_gate", 2), ParameterRole::kSmear);
+}
+
+TEST(AdamW, DecaysMatricesAndNoVectorsUnlessTold) {
+  for (const bool all : {false, true}) {
+    Fixture f;
+    f.config.lr = 0.1, f.config.weight_decay = 0.5, f.config.decay_vectors = all;
+    Optimizer optimizer = f.optimizer();
+    const auto matrix = f.matrix.detach().clone();
+    f.matrix.mutable_grad() = at::zeros_like(matrix),
+    f.vector.mutable_grad() = at::zeros_like(f.vector.detach());
+    optimizer.accumulate();
+    optimizer.step(full(), 1);
+    EXPECT_LT(relative(f.matrix, matrix * 0.95), 1e-6);
+    EXPECT_NEAR(f.vector[0].item<double>(), all ? 0.95 : 1.0, 1e-6);
+  }
 }
 
 }  // namespace

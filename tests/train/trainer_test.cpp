@@ -2,6 +2,7 @@
 
 #include <ATen/ops/equal.h>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -119,6 +120,97 @@ TEST(Trainer, Bf16FollowsFp32) {
     last.push_back(*Trainer(recipe, RunFolder::create(folder / precision, false)).run().held_out_loss);
   }
   EXPECT_NEAR(last[1], last[0], 0.05 * last[0]);
+}
+
+TEST(Trainer, ALearningRateOfAThousandIsNamed) {
+  const TempFolder folder;
+  for (const char* optimizer : {"adamw", "muon"}) {
+    auto recipe = small_recipe();
+    recipe.train.optimizer = optimizer;
+    recipe.train.lr = recipe.train.matrix_lr = recipe.train.embedding_lr = 1e3, recipe.train.warmup_steps = 0;
+    Trainer trainer(recipe, RunFolder::create(folder / optimizer, false));
+    const auto message = error_of(ExitCode::kFailure, [&] { trainer.run(); });
+    EXPECT_NE(message.find("learning rate"), std::string::npos) << message;
+  }
+}
+
+TEST(Trainer, WeightsThatAreNotNumbersAreNamed) {
+  const TempFolder folder;
+  Trainer trainer(small_recipe(), RunFolder::create(folder / "run", false));
+  trainer.model().parameters().all()[1].value.detach()[0] = NAN;
+  const auto message = error_of(ExitCode::kFailure, [&] { trainer.run(); });
+  EXPECT_NE(message.find("before the first update"), std::string::npos) << message;
+}
+
+TEST(Trainer, DataWithNothingToLearnIsNamed) {
+  const TempFolder folder;
+  auto recipe = small_recipe();
+  recipe.data.seq_len = 6;  // ends before any answer begins
+  Trainer trainer(recipe, RunFolder::create(folder / "run", false));
+  const auto message = error_of(ExitCode::kData, [&] { trainer.run(); });
+  EXPECT_NE(message.find("loss mask is all zero"), std::string::npos) << message;
+}
+
+TEST(Trainer, BatchesWithNothingToLearnAreCountedAndDoNoHarm) {
+  const TempFolder folder;
+  for (const char* norm : {"global", "micro"}) {
+    const auto run = RunFolder::create(folder / norm, false);
+    auto recipe = small_recipe();
+    recipe.data.seq_len = 16, recipe.train.micro_batch = 1;  // some answers are cut off
+    recipe.train.loss_norm = norm;
+    const auto result = Trainer(recipe, run).run();
+    EXPECT_EQ(result.step, 40);
+    for (const double loss : result.losses) EXPECT_TRUE(std::isfinite(loss));
+    EXPECT_GT(metrics_of(run)[9].value("training/empty_batches", 0), 0);
+  }
+}
+
+TEST(Trainer, AMixtureShowsALossForEachSource) {
+  const TempFolder folder;
+  const auto run = RunFolder::create(folder / "run", false);
+  auto recipe = small_recipe();
+  recipe.data.mixture = {"name=one source=tasks cap=60", "name=two source=tasks cap=70",
+                         "name=three source=tasks cap=80"};
+  Trainer(recipe, run).run();
+  for (const auto& line : metrics_of(run)) {
+    if (!line.contains("training/loss")) continue;
+    double least = INFINITY, most = 0;
+    for (const char* name : {"one", "two", "three"}) {
+      const double loss = line.at(std::string("training/loss/") + name).get<double>();
+      least = std::min(least, loss), most = std::max(most, loss);
+    }
+    EXPECT_LT(least, most);
+    EXPECT_LE(least, line.at("training/loss").get<double>()) << "the mean lies between";
+    EXPECT_GE(most, line.at("training/loss").get<double>());
+  }
+}
+
+TEST(Trainer, MuonLearnsAndResumesToTheBit) {
+  const TempFolder folder;
+  auto recipe = small_recipe();
+  recipe.train.optimizer = "muon", recipe.train.embedding_lr = 0.002, recipe.train.schedule = "wsd";
+  const auto whole = RunFolder::create(folder / "whole", false),
+             parts = RunFolder::create(folder / "parts", false);
+  const auto losses = Trainer(recipe, whole).run().losses;
+  EXPECT_LT(losses.back(), 0.8 * losses.front());
+  recipe.train.stop_at = 11;
+  Trainer(recipe, parts).run();
+  recipe.train.stop_at = 0;
+  Trainer resumed(recipe, parts);
+  resumed.resume();
+  resumed.run();
+  expect_same_checkpoint(whole, parts);
+}
+
+TEST(Trainer, TheChunkedHeadTrainsAlike) {
+  const TempFolder folder;
+  std::vector<std::vector<double>> losses;
+  for (const char* head : {"off", "on"}) {
+    auto recipe = small_recipe();
+    recipe.train.fused_head = head;
+    losses.push_back(Trainer(recipe, RunFolder::create(folder / head, false)).run().losses);
+  }
+  for (size_t i = 0; i < losses[0].size(); ++i) EXPECT_NEAR(losses[1][i], losses[0][i], 1e-3 * losses[0][i]);
 }
 
 TEST(Trainer, AnExplodingLossIsNamed) {

@@ -1,0 +1,111 @@
+#include "train/update_rules.h"
+
+#include <cmath>
+#include <map>
+
+namespace tightloop {
+
+namespace {
+
+using Rules = std::vector<std::unique_ptr<UpdateRule>>;
+
+void add(Group& group, size_t index, const std::string& name, const at::Tensor& master) {
+  group.indices.push_back(index);
+  group.names.push_back(name);
+  group.masters.push_back(master);
+}
+
+Rules adamw_rules(const Parameters& parameters, const std::vector<at::Tensor>& masters,
+                  const TrainConfig& config) {
+  Group decayed, plain;
+  for (size_t i = 0; i < masters.size(); ++i) {
+    const auto& parameter = parameters.all()[i];
+    add(parameter.decay || config.decay_vectors ? decayed : plain, i, parameter.name, masters[i]);
+  }
+  const AdamWSettings settings{config.lr, config.beta1, config.beta2, config.eps, config.weight_decay};
+  Rules rules;
+  if (!decayed.indices.empty()) rules.push_back(adamw_rule(decayed, settings));
+  if (!plain.indices.empty()) {
+    rules.push_back(
+        adamw_rule(plain, {settings.lr, settings.beta1, settings.beta2, settings.eps, /*decay=*/0}));
+  }
+  return rules;
+}
+
+// nanochat's groups; norms and biases, which it has none of, go with its residual scales, without decay.
+AdamWSettings settings_of(ParameterRole role, const TrainConfig& config, double by_width) {
+  constexpr double kEps = 1e-10, kSmearRate = 0.2;
+  const double embedding = config.embedding_lr * by_width * config.lr_scale,
+               head = config.unembedding_lr * by_width * config.lr_scale,
+               scalar = config.scalar_lr * config.lr_scale;
+  switch (role) {
+    case ParameterRole::kHead:
+      return {head, 0.8, 0.96, kEps, 0.01};
+    case ParameterRole::kEmbedding:
+      return {embedding, 0.8, 0.995, kEps, 0.001};
+    case ParameterRole::kValueEmbedding:
+      return {embedding * 0.5, 0.8, 0.995, kEps, 0.01};
+    case ParameterRole::kResidualScale:
+      return {scalar * 0.01, 0.8, 0.95, kEps, 0.05};
+    case ParameterRole::kInputScale:
+      return {scalar, 0.96, 0.95, kEps, 0};
+    case ParameterRole::kSmear:
+      return {kSmearRate * config.lr_scale, 0.8, 0.95, kEps, 0};
+    default:
+      return {scalar * 0.01, 0.8, 0.95, kEps, 0};
+  }
+}
+
+std::vector<int64_t> parts_of(const std::string& name, int64_t rows, const ModelConfig& model) {
+  if (name.ends_with(".qkv")) {
+    const int64_t kv = model.kv_heads * model.head_size;
+    return {model.heads * model.head_size, kv, kv};
+  }
+  if (name.ends_with("gate_up")) return {rows / 2, rows / 2};
+  return {rows};
+}
+
+Rules muon_rules(const Parameters& parameters, const std::vector<at::Tensor>& masters,
+                 const TrainConfig& config, const ModelConfig& model, at::ScalarType compute_dtype) {
+  const double by_width = 1 / std::sqrt(static_cast<double>(model.width) / 768);
+  Group matrices;
+  std::vector<std::vector<int64_t>> parts;
+  std::map<ParameterRole, Group> others;
+  for (size_t i = 0; i < masters.size(); ++i) {
+    const auto& parameter = parameters.all()[i];
+    const auto role = role_of(parameter.name, masters[i].dim());
+    const bool matrix = role == ParameterRole::kMatrix;
+    add(matrix ? matrices : others[role], i, parameter.name, masters[i]);
+    if (matrix) parts.push_back(parts_of(parameter.name, masters[i].size(-2), model));
+  }
+  Rules rules;
+  for (const auto& [role, group] : others)
+    rules.push_back(adamw_rule(group, settings_of(role, config, by_width)));
+  if (!matrices.indices.empty()) {
+    rules.push_back(muon_rule(
+        matrices, parts,
+        {config.matrix_lr * config.lr_scale, config.muon_beta2, config.muon_weight_decay, compute_dtype}));
+  }
+  return rules;
+}
+
+}  // namespace
+
+ParameterRole role_of(const std::string& name, int64_t dimensions) {
+  const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  if (has("value_embed")) return ParameterRole::kValueEmbedding;
+  if (has("smear") || has("backout")) return ParameterRole::kSmear;
+  if (has("x0_")) return ParameterRole::kInputScale;
+  if (has("resid")) return ParameterRole::kResidualScale;
+  if (name == "embedding" || name == "positions") return ParameterRole::kEmbedding;
+  if (name == "head") return ParameterRole::kHead;
+  return dimensions >= 2 ? ParameterRole::kMatrix : ParameterRole::kVector;
+}
+
+Rules make_rules(const Parameters& parameters, const std::vector<at::Tensor>& masters,
+                 const TrainConfig& config, const ModelConfig& model, at::ScalarType compute_dtype) {
+  if (config.optimizer == "muon") return muon_rules(parameters, masters, config, model, compute_dtype);
+  return adamw_rules(parameters, masters, config);
+}
+
+}  // namespace tightloop

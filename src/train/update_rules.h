@@ -1,0 +1,56 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "train/optimizer.h"
+
+namespace tightloop {
+
+/// What a parameter is for.
+enum class ParameterRole {
+  kMatrix,  // of a block
+  kEmbedding,
+  kHead,
+  kVector,  // norms and biases
+  // nanochat's
+  kValueEmbedding,
+  kResidualScale,
+  kInputScale,
+  kSmear,
+};
+/// By our naming: "blocks.3.qkv" is a matrix, "head" the head.
+ParameterRole role_of(const std::string& name, int64_t dimensions);
+
+/// The parameters of a group: their places among all, names and fp32 masters.
+struct Group {
+  std::vector<size_t> indices;
+  std::vector<std::string> names;
+  std::vector<at::Tensor> masters;
+};
+
+struct AdamWSettings {
+  double lr, beta1, beta2, eps, decay;
+};
+std::unique_ptr<UpdateRule> adamw_rule(Group group, const AdamWSettings& settings);
+
+struct MuonSettings {
+  double lr, beta2, decay;
+  at::ScalarType compute_dtype;  // of the orthogonalization
+};
+/// Muon over matrices, as nanochat has it: Nesterov momentum, rows brought to one norm, five steps of Polar
+/// Express, the norm of an orthogonal matrix, variance evened out by row or column, and weight decay where it
+/// does not oppose the update. `parts[i]` are the rows of the matrices stacked in parameter i (q, k and v),
+/// each of which is treated by itself, as is each expert's.
+std::unique_ptr<UpdateRule> muon_rule(Group group, const std::vector<std::vector<int64_t>>& parts,
+                                      const MuonSettings& settings);
+
+/// All rules of a configuration, for parameters whose fp32 masters are given in their order.
+std::vector<std::unique_ptr<UpdateRule>> make_rules(const Parameters& parameters,
+                                                    const std::vector<at::Tensor>& masters,
+                                                    const TrainConfig& config, const ModelConfig& model,
+                                                    at::ScalarType compute_dtype);
+
+}  // namespace tightloop
