@@ -1,0 +1,87 @@
+// Fifty steps of fine-tuning against MiniMind's own loop: tests/golden/make_sft.py made the numbers and says
+// how.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full_like.h>
+
+#include "ops/compare.h"
+#include "support.h"
+#include "train/micro_batches.h"
+
+namespace tightloop {
+namespace {
+
+struct Golden {
+  Safetensors file =
+      read_safetensors(testing::fs::path(TIGHTLOOP_SOURCE_DIR) / "tests/golden/sft.safetensors");
+  const at::Tensor& operator[](const std::string& name) const { return file.tensors.at(name); }
+  Safetensors part(const std::string& prefix) const {
+    Safetensors part;
+    for (const auto& [name, tensor] : file.tensors)
+      if (name.starts_with(prefix)) part.tensors[name.substr(prefix.size())] = tensor;
+    return part;
+  }
+};
+
+ModelConfig sizes(bool experts) {
+  ModelConfig sizes;
+  sizes.family = experts ? "qwen3_moe" : "qwen3";
+  sizes.layers = 2, sizes.width = 16, sizes.heads = 2, sizes.kv_heads = 1, sizes.head_size = 8,
+  sizes.ffn = 24;
+  sizes.vocab_size = 48, sizes.rope_theta = 1e6;
+  sizes.experts = 3, sizes.experts_per_token = 2, sizes.expert_ffn = 16, sizes.balance_coef = 0.05;
+  sizes.resolve(0, 12);
+  return sizes;
+}
+
+TrainConfig settings() {
+  TrainConfig config;
+  config.steps = 50, config.accumulate = 4, config.loss_norm = "micro", config.schedule = "minimind";
+  config.lr = 5e-3, config.clip = 1, config.beta2 = 0.999, config.weight_decay = 0.01;
+  config.decay_vectors = true;  // its AdamW knows no groups
+  return config;
+}
+
+void follow(const std::string& name) {
+  const Golden golden;
+  auto model = make_model(sizes(name == "moe"), 1);
+  load_weights(model->parameters(), golden.part(name + ".start."), "sft.safetensors");
+  const TrainConfig config = settings();
+  Optimizer optimizer(model->parameters(), config, model->config(), at::kFloat);
+  // It reads all of a row and leaves the last prediction out, so that the last token counts for the balance.
+  const auto ids = golden["ids"].to(at::kLong), labels = golden["labels"].to(at::kLong);
+  auto targets = at::full_like(labels, ops::kIgnoreIndex);
+  targets.narrow(2, 0, 11).copy_(labels.narrow(2, 1, 11));
+  int64_t taken = 0, seen = 0;
+  for (int64_t step = 1; step <= config.steps; ++step) {
+    const double divisor = accumulate_step(
+        *model, optimizer, config,
+        [&] {
+          const auto target = targets[taken];
+          const auto count = (target != ops::kIgnoreIndex).sum().item<int64_t>();
+          return MicroBatch{{ids[taken++], target}, count};
+        },
+        [&](const MicroBatch& micro, const BatchLoss& loss) {
+          const double mean = loss.sum.item<double>() / static_cast<double>(micro.supervised);
+          const double expected = golden[name + ".losses"][seen].item<double>();
+          EXPECT_NEAR(mean / expected, 1, 1e-4) << "loss of micro-batch " << seen;
+          if (loss.balance.defined()) {
+            EXPECT_NEAR(loss.balance.item<double>() / golden[name + ".aux"][seen].item<double>(), 1, 1e-4)
+                << seen;
+          }
+          ++seen;
+        });
+    const Rates rates = rates_at(config, step, model->config().width);
+    EXPECT_NEAR(optimizer.lr(rates) / golden[name + ".rates"][step - 1].item<double>(), 1, 1e-12);
+    const double norm = optimizer.step(rates, divisor).item<double>();
+    EXPECT_NEAR(norm / golden[name + ".norms"][step - 1].item<double>(), 1, 1e-3) << "step " << step;
+  }
+  EXPECT_EQ(seen, 200);
+  for (const auto& [key, tensor] : optimizer.weights())
+    EXPECT_LT(testing::relative_error(tensor, golden[name + ".end." + key]), 1e-3) << key;
+}
+
+TEST(FineTuning, FollowsMiniMind) { follow("dense"); }
+TEST(FineTuning, FollowsMiniMindWithExperts) { follow("moe"); }
+
+}  // namespace
+}  // namespace tightloop
