@@ -16,9 +16,9 @@ TEST(Program, HelpFitsAScreenAndEveryVerbHasAnExample) {
   const auto help = run(folder.path(), "tightloop --help");
   EXPECT_EQ(help.exit_code, 0);
   EXPECT_LE(std::ranges::count(help.output, '\n'), 40);
-  for (const char* verb :
-       {"doctor", "config", "tokenizer train", "tokenizer encode", "tokenizer decode", "tokenizer export",
-        "data check", "data show", "data order", "prepare", "train", "eval", "generate", "bench step"}) {
+  for (const char* verb : {"doctor", "config", "tokenizer train", "tokenizer encode", "tokenizer decode",
+                           "tokenizer export", "data check", "data show", "data order", "prepare", "train",
+                           "eval", "generate", "model show", "bench step"}) {
     const auto one = run(folder.path(), std::string("tightloop ") + verb + " --help");
     EXPECT_EQ(one.exit_code, 0) << verb;
     EXPECT_TRUE(contains(one.output, "Example")) << verb << one.output;
@@ -54,6 +54,23 @@ TEST(ConfigVerb, EveryRecipeInConfigsIsValid) {
     const auto outcome = run(folder.path(), "tightloop config '" + entry.path().string() + "'");
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   }
+}
+
+TEST(ModelVerb, ShowsPresetsAndRecipes) {
+  const TempFolder folder;
+  const auto json = run(folder.path(), "tightloop model show gpt2-124m --json");
+  ASSERT_EQ(json.exit_code, 0) << json.output;
+  EXPECT_EQ(nlohmann::json::parse(json.output)["parameters"]["total"], 124475904);
+  const auto deep = run(folder.path(), "tightloop model show nanochat-d4 --model.depth 6");
+  EXPECT_TRUE(contains(deep.output, "6 layers, width 384, 3 heads of 128")) << deep.output;
+  const auto experts = run(folder.path(), "tightloop model show minimind-moe-198m");
+  EXPECT_TRUE(contains(experts.output, "met by a token")) << experts.output;
+  EXPECT_EQ(
+      run(folder.path(), "tightloop model show '" TIGHTLOOP_SOURCE_DIR "/configs/quickstart.yaml'").exit_code,
+      0);
+  const auto wrong = run(folder.path(), "tightloop model show gpt2-124n");
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_TRUE(contains(wrong.output, "Did you mean 'gpt2-124m'?")) << wrong.output;
 }
 
 TEST(ConfigVerb, ShowsOneSection) {
