@@ -134,7 +134,7 @@ void Trainer::refuse_divergence(int64_t step, const Interval& interval, double l
       "the loss rose from {:.4g} to {:.4g} between step {} and step {} (guessing costs {:.4g}). A learning "
       "rate "
       "that is too high is the usual cause: try --train.{} {:g}, or a longer --train.warmup_steps.",
-      start, loss, step - interval.steps() + 1, step, guessing, muon ? "lr_scale" : "lr",
+      start, std::fabs(loss), step - interval.steps() + 1, step, guessing, muon ? "lr_scale" : "lr",
       (muon ? train.lr_scale : train.lr) / 3));
 }
 

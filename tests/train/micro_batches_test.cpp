@@ -16,8 +16,10 @@ using testing::error_of;
 
 constexpr int64_t kRows = 8, kLength = 6, kVocab = 21;
 
-ModelConfig small_model() {
+ModelConfig small_model(const std::string& family = "llama") {
   ModelConfig sizes;
+  sizes.family = family, sizes.experts = 3, sizes.experts_per_token = 2, sizes.expert_ffn = 16;
+  sizes.balance_coef = 0;
   sizes.layers = 1, sizes.width = 16, sizes.heads = 2, sizes.ffn = 24, sizes.vocab_size = kVocab;
   sizes.resolve(0, kLength);
   return sizes;
@@ -43,9 +45,9 @@ struct Rows {
 
 /// Gradients of one step over the rows, `rows` at a time, divided as the optimizer would.
 std::vector<Tensor> gradients(int64_t rows, at::ScalarType dtype, const TrainConfig& base,
-                              std::vector<MicroBatch> extra = {}) {
+                              std::vector<MicroBatch> extra = {}, const std::string& family = "llama") {
   const Rows data;
-  auto model = make_model(small_model(), /*seed=*/3);
+  auto model = make_model(small_model(family), /*seed=*/3);
   model->parameters().to(at::kCPU, dtype);
   TrainConfig config = base;
   std::vector<MicroBatch> batches = std::move(extra);
@@ -79,6 +81,16 @@ TEST(Accumulation, IsTheSameHoweverTheRowsAreCut) {
       EXPECT_LT(difference(gradients(4, dtype, config), whole), tolerance);
       EXPECT_LT(difference(gradients(2, dtype, config), whole), tolerance);
     }
+}
+
+TEST(Accumulation, IsTheSameWithExpertsToo) {
+  for (const auto& [dtype, tolerance] : {std::pair{at::kDouble, 1e-12}, {at::kFloat, 1e-5}}) {
+    SCOPED_TRACE(dtype);
+    const auto cut = [&](int64_t rows) { return gradients(rows, dtype, {}, {}, "qwen3_moe"); };
+    const auto whole = cut(8);
+    EXPECT_LT(difference(cut(1), whole), tolerance);
+    EXPECT_LT(difference(cut(4), whole), tolerance);
+  }
 }
 
 TEST(Accumulation, AMicroBatchWithNothingToLearnChangesNothing) {
