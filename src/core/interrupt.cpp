@@ -26,4 +26,6 @@ void catch_interrupts() {
 
 bool interrupted() { return signalled != 0; }
 
+void clear_interrupt() { signalled = 0; }
+
 }  // namespace tightloop

@@ -6,5 +6,7 @@ namespace tightloop {
 /// second one ends the program at once with exit code 130.
 void catch_interrupts();
 bool interrupted();
+/// Forgets it, where only a part of the work was to be stopped.
+void clear_interrupt();
 
 }  // namespace tightloop
