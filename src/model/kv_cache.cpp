@@ -29,6 +29,14 @@ std::pair<at::Tensor, at::Tensor> KvCache::append(int64_t layer, const at::Tenso
   return {held.keys.narrow(2, 0, needed), held.values.narrow(2, 0, needed)};
 }
 
+bool KvCache::truncate(int64_t length) {
+  if (length >= length_) return true;
+  const bool known = !last_embedding_.defined();
+  length_ = known ? length : 0;
+  if (!known) last_embedding_.reset();
+  return known;
+}
+
 void KvCache::select_rows(const at::Tensor& rows) {
   for (auto& layer : layers_) {
     layer.keys = layer.keys.index_select(0, rows);

@@ -24,6 +24,9 @@ class KvCache {
   /// The normed embedding (B, 1, D) of the last token, for models that mix it into the next one (nanochat).
   const at::Tensor& last_embedding() const { return last_embedding_; }
   void set_last_embedding(const at::Tensor& embedding) { last_embedding_ = embedding; }
+  /// Forgets all but the first tokens, to go on differently from there. False, and everything is forgotten,
+  /// where the state of the last token cannot be had back.
+  bool truncate(int64_t length);
   /// Keeps only these rows of the batch, in this order (finished sequences leave, beams are reordered).
   void select_rows(const at::Tensor& rows);
 
