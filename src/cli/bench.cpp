@@ -106,6 +106,7 @@ void add_bench(CLI::App& app, const Settings& settings) {
   tokenizer->callback([=] { bench_tokenizer(*encoding); });
 
   add_bench_loader(*bench, settings);
+  add_bench_generate(*bench);
 }
 
 }  // namespace tightloop::cli

@@ -6,12 +6,18 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/at_least.h"
+#include "cli/model_choice.h"
 #include "cli/report.h"
 #include "cli/verbs.h"
 #include "core/error.h"
+#include "core/files.h"
+#include "core/interrupt.h"
+#include "core/terminal.h"
 #include "data/dataset.h"
-#include "infer/exact_match.h"
-#include "infer/loaded_run.h"
+#include "infer/chat_session.h"
+#include "infer/exam.h"
+#include "infer/text_loss.h"
 #include "train/loading.h"
 #include "train/loss.h"
 #include "train/run_folder.h"
@@ -21,46 +27,139 @@ namespace tightloop::cli {
 namespace {
 
 struct Options {
-  std::string run, device = "auto";
+  ModelChoice model;
+  std::string input, questions;
+  int64_t window = 0, stride = 0, batch = 0, limit = -1, samples = 1, max_tokens = 0;
+  double temperature = 0.8;
   bool json = false;
 };
 
-void evaluate(const Options& options) {
-  const std::string folder = chosen_run(options.run);
-  auto run = load_run(folder, options.device);
-  const auto dataset = load_dataset(run.recipe.data, run.recipe.tasks, *run.tokenizer, run.recipe.chat,
-                                    nullptr, RunFolder(folder).index());
+/// What was measured, for programs and for people.
+struct Findings {
+  nlohmann::json json;
+  std::string text;
+};
+
+// A Hugging Face folder does not say what it was trained on.
+bool has_data(const DataConfig& data) {
+  return data.source == "tasks" || data.source == "spelling" || !data.train.empty() || !data.mixture.empty();
+}
+
+void measure_text(const Options& options, LoadedRun& run, Findings& findings) {
+  const std::string text = read_file(options.input);
+  if (text.empty()) throw data_error("'{}' is empty.", options.input);
+  const auto ids = run.tokenizer->encode(text);
+  TextLossOptions how;
+  how.window = options.window > 0 ? options.window : run.recipe.model.context;
+  how.stride = options.stride;
+  if (options.batch > 0) how.rows = options.batch;
+  how.progress = [](int64_t done, int64_t total) { show_progress("Tokens", done, total); };
+  const auto loss = text_loss(*run.model, ids, how);
+  const double bits = loss.bits_per_byte(static_cast<int64_t>(text.size()));
+  findings.json.update({{"input", options.input},
+                        {"loss", loss.mean()},
+                        {"perplexity", std::exp(loss.mean())},
+                        {"bits_per_byte", bits},
+                        {"tokens", loss.tokens},
+                        {"bytes", text.size()}});
+  findings.text += fmt::format("{}: loss {:.4f}, perplexity {:.3f}, {:.4f} bits a byte, over {} tokens\n",
+                               options.input, loss.mean(), std::exp(loss.mean()), bits, loss.tokens);
+}
+
+void measure_held_out(const std::string& folder, LoadedRun& run, const Dataset& dataset, Findings& findings) {
   if (dataset.val->size() == 0)
     throw data_error("the run '{}' holds out no data; see data.val and data.holdout.", folder);
   LoaderOptions loading = loading_of(run.recipe, *run.tokenizer);
   loading.shuffle = false;
   Loader loader(dataset.val, loading);
   const auto loss = held_out_loss(*run.model, loader, /*limit=*/0);
-  nlohmann::json json{{"run", folder},
-                      {"step", run.step},
-                      {"loss", loss.mean()},
-                      {"perplexity", std::exp(loss.mean())},
-                      {"tokens", loss.tokens}};
-  std::string text = fmt::format("{} at step {}\nheld-out loss {:.4f}, perplexity {:.3f}, over {} tokens\n",
-                                 folder, run.step, loss.mean(), std::exp(loss.mean()), loss.tokens);
-  if (run.recipe.data.source == "tasks") {
-    const auto match = exact_match(*run.model, *run.tokenizer, held_out_questions(run.recipe.tasks));
-    json.update(to_json(match));
-    text += to_text(match);
+  findings.json.update(
+      {{"loss", loss.mean()}, {"perplexity", std::exp(loss.mean())}, {"tokens", loss.tokens}});
+  findings.text += fmt::format("held-out loss {:.4f}, perplexity {:.3f}, over {} tokens\n", loss.mean(),
+                               std::exp(loss.mean()), loss.tokens);
+}
+
+void ask(const Options& options, LoadedRun& run, const std::vector<ExamQuestion>& exam,
+         const std::vector<int32_t>& stops, Findings& findings) {
+  if (exam.empty()) return;
+  ExamOptions how = greedy_exam(exam, *run.tokenizer);
+  how.stop_tokens = stops;
+  how.samples = options.samples;
+  if (options.samples > 1) how.sampling.temperature = options.temperature;
+  if (options.max_tokens > 0) how.sampling.max_tokens = options.max_tokens;
+  if (options.batch > 0) how.rows = static_cast<size_t>(options.batch);
+  how.progress = [](size_t done, size_t total) { show_progress("Answers", done, total); };
+  const auto result = take_exam(*run.model, *run.tokenizer, exam, how);
+  if (interrupted()) throw Stop{static_cast<int>(ExitCode::kInterrupted)};
+  findings.json.update(to_json(result));
+  findings.text += to_text(result);
+}
+
+void evaluate(const Options& options, const Settings& settings) {
+  if (options.samples > 1 && options.temperature == 0)
+    throw usage_error("at temperature 0 all {} samples would be the same.", options.samples);
+  const std::string folder = options.model.folder();
+  auto run = options.model.load();
+  run.recipe.bind().apply(settings);
+  const auto chat = chat_template(run.recipe.chat, *run.tokenizer);
+  const auto stops = stop_tokens(*run.tokenizer, chat.get());
+  catch_interrupts();
+  Findings findings{{{"run", folder}, {"step", run.step}}, fmt::format("{} at step {}\n", folder, run.step)};
+  if (!options.input.empty()) measure_text(options, run, findings);
+  if (!options.questions.empty()) {
+    const int64_t limit = std::max<int64_t>(options.limit, 0);
+    ask(options, run, read_exam(options.questions, run.recipe.data, *run.tokenizer, chat.get(), stops, limit),
+        stops, findings);
   }
-  std::fputs((options.json ? json.dump(2) + "\n" : text).c_str(), stdout);
+  if (options.input.empty() && options.questions.empty()) {
+    if (!has_data(run.recipe.data))
+      throw usage_error("'{}' has no data of its own: name a text (--input) or --questions.", folder);
+    const auto dataset = load_dataset(run.recipe.data, run.recipe.tasks, *run.tokenizer, run.recipe.chat,
+                                      nullptr, RunFolder(folder).index());
+    measure_held_out(folder, run, dataset, findings);
+    const bool tasks = run.recipe.data.source == "tasks";
+    constexpr int64_t kQuestions = 100;  // written-out answers take their time
+    auto exam = tasks ? exam_of(held_out_questions(run.recipe.tasks), *run.tokenizer)
+                      : exam_of(*dataset.val, dataset.sources, *run.tokenizer, stops,
+                                options.limit < 0 ? kQuestions : options.limit);
+    if (tasks && options.limit > 0 && options.limit < static_cast<int64_t>(exam.size()))
+      exam.resize(options.limit);
+    ask(options, run, exam, stops, findings);
+  }
+  terminal::clear_live();
+  std::fputs((options.json ? dump(findings.json) + "\n" : findings.text).c_str(), stdout);
 }
 
 }  // namespace
 
-void add_eval(CLI::App& app) {
+void add_eval(CLI::App& app, const Settings& settings) {
   auto options = std::make_shared<Options>();
-  auto* verb = app.add_subcommand("eval", "Measure a run on its held-out data");
-  verb->add_option("--run", options->run, "Folder of the run (default: the newest in runs/)");
-  verb->add_option("--device", options->device, "auto, cpu or cuda:N");
+  auto* verb = app.add_subcommand("eval", "Measure a model on held-out data, a text or questions");
+  options->model.add_to(*verb);
+  verb->add_option("--input", options->input, "A text file: loss, perplexity, bits a byte");
+  verb->add_option("--questions", options->questions,
+                   "A JSONL file of {question, answer} or {question, choices, answer}");
+  verb->add_option("--window", options->window, "Of a text: most tokens read at once (default: the context)")
+      ->check(at_least(1));
+  verb->add_option("--stride", options->stride,
+                   "Of a text longer than that: tokens from one window to the next (default: half of it)")
+      ->check(at_least(1));
+  verb->add_option("--limit", options->limit,
+                   "Most questions to ask, of held-out data in each source; 0: all (held-out default: 100)")
+      ->check(at_least(0));
+  verb->add_option("--batch", options->batch, "Rows at once")->check(at_least(1));
+  verb->add_option("--samples", options->samples, "Answers to each question, at --temperature")
+      ->check(at_least(1));
+  verb->add_option("--temperature", options->temperature, "Of several samples")->check(at_least(0));
+  verb->add_option("--max-tokens", options->max_tokens,
+                   "Longest answer (default: a little more than the longest expected)")
+      ->check(at_least(1));
   verb->add_flag("--json", options->json, "For programs");
-  verb->footer("Example: tightloop eval --run runs/quickstart --json");
-  verb->callback([=] { evaluate(*options); });
+  verb->footer(
+      "Examples:\n"
+      "  tightloop eval --run runs/quickstart --json\n"
+      "  tightloop eval --model runs/mine --input my.txt --json");
+  verb->callback([=] { evaluate(*options, settings); });
 }
 
 }  // namespace tightloop::cli

@@ -1,25 +1,38 @@
 #include "infer/generate.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/App.hpp>
+#include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/at_least.h"
+#include "cli/model_choice.h"
+#include "cli/report.h"
+#include "cli/sampling_options.h"
 #include "cli/verbs.h"
+#include "core/error.h"
 #include "core/interrupt.h"
-#include "infer/loaded_run.h"
+#include "core/log.h"
+#include "infer/prompts.h"
+#include "infer/text_stream.h"
 
 namespace tightloop::cli {
 
 namespace {
 
 struct Options {
-  std::string run, device = "auto", prompt;
+  ModelChoice model;
+  std::string prompt, prompts, ids;
   SamplingConfig sampling;
+  std::vector<std::string> stops;
+  int64_t samples = 1, batch = 32;
+  bool json = false;
 };
 
 void print_text(const std::string& text) {
@@ -27,21 +40,88 @@ void print_text(const std::string& text) {
   std::fflush(stdout);
 }
 
-void answer(const Options& options) {
-  auto run = load_run(chosen_run(options.run), options.device);
-  std::string prompt = options.prompt;
-  if (prompt.empty() && !::isatty(STDIN_FILENO)) {
-    prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
-    while (prompt.ends_with('\n')) prompt.pop_back();
+std::string standard_input() {
+  std::string text(std::istreambuf_iterator<char>(std::cin), {});
+  while (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+void check(const Options& options) {
+  const int ways = !options.prompt.empty() + !options.prompts.empty() + !options.ids.empty();
+  if (ways > 1) throw usage_error("--prompt, --prompts and --ids say what to continue: give one of them.");
+  for (const auto& stop : options.stops)
+    if (stop.empty()) throw usage_error("a stop string is empty, which would stop every text at once.");
+  if (options.samples > 1 && options.sampling.temperature == 0) {
+    throw usage_error("at temperature 0 all {} samples would be the same. Give a --temperature or --n 1.",
+                      options.samples);
   }
-  auto ids = run.tokenizer->encode(prompt);
-  if (ids.empty()) ids.push_back(run.tokenizer->end_of_text());  // nothing asked: a document from its start
+}
+
+std::vector<TextPrompt> chosen_prompts(const Options& options, const Tokenizer& tokenizer) {
+  if (!options.prompts.empty()) return read_prompts(options.prompts, tokenizer);
+  if (!options.ids.empty()) return {ids_prompt(options.ids, tokenizer)};
+  const bool piped = options.prompt.empty() && !::isatty(STDIN_FILENO);
+  return {text_prompt(piped ? standard_input() : options.prompt, tokenizer)};
+}
+
+nlohmann::json to_json(const TextPrompt& prompt, const Prompt& asked, const Answer& answer,
+                       const std::string& text) {
+  return {{"prompt", prompt.text},  {"prompt_tokens", asked.ids.size()},
+          {"sample", asked.sample}, {"text", text},
+          {"ids", answer.ids},      {"end", to_string(answer.end)}};
+}
+
+void answer(const Options& options) {
+  check(options);
+  auto run = options.model.load();
+  const Tokenizer& tokenizer = *run.tokenizer;
+  const auto prompts = chosen_prompts(options, tokenizer);
+  const int64_t context = run.recipe.model.context;
+  std::vector<Prompt> rows;
+  for (const auto& prompt : prompts) {
+    for (int64_t sample = 0; sample < options.samples; ++sample)
+      rows.push_back({prompt.ids, static_cast<uint64_t>(sample)});
+  }
+  if (std::ranges::any_of(rows,
+                          [&](const Prompt& row) { return static_cast<int64_t>(row.ids.size()) > context; }))
+    log::warn("A prompt is longer than the {} tokens that the model was trained on.", context);
   catch_interrupts();
-  print_text(prompt);
-  // Bytes are printed as tokens arrive; a character cut in two is whole again with the next one.
-  generate(*run.model, {ids}, run.tokenizer->end_of_text(), options.sampling,
-           [&](size_t, int32_t id) { print_text(run.tokenizer->decode(std::vector<int32_t>{id})); });
-  print_text("\n");
+
+  // One text alone is shown as it arrives.
+  const bool live = rows.size() == 1 && !options.json;
+  if (live) print_text(prompts[0].text);
+  std::vector<TextStream> streams(rows.size(), TextStream(tokenizer, options.stops));
+  GenerateOptions generation;
+  generation.sampling = options.sampling;
+  generation.stop_tokens = {tokenizer.end_of_text()};
+  generation.vocab_size = tokenizer.vocab_size();
+  generation.on_token = [&](size_t row, int32_t id) {
+    const std::string text = streams[row].add(id);
+    if (live) print_text(text);
+    return !streams[row].stopped();
+  };
+  const auto start = std::chrono::steady_clock::now();
+  const auto answers = generate_all(*run.model, rows, generation, static_cast<size_t>(options.batch));
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+
+  nlohmann::json json{{"results", nlohmann::json::array()}};
+  int64_t tokens = 0;
+  for (size_t row = 0; row < rows.size(); ++row) {
+    const std::string rest = streams[row].finish();
+    const TextPrompt& prompt = prompts[row / static_cast<size_t>(options.samples)];
+    json["results"].push_back(to_json(prompt, rows[row], answers[row], streams[row].text()));
+    tokens += static_cast<int64_t>(answers[row].ids.size());
+    if (live) print_text(rest + "\n");
+    if (!live && !options.json) {
+      print_text(fmt::format("--- prompt {}, sample {}\n{}{}\n",
+                             row / static_cast<size_t>(options.samples) + 1, rows[row].sample + 1,
+                             prompt.text, streams[row].text()));
+    }
+  }
+  json["tokens"] = tokens, json["seconds"] = seconds;
+  json["tokens_per_second"] = static_cast<double>(tokens) / seconds;
+  if (options.json) print_text(dump(json) + "\n");
+  if (interrupted()) throw Stop{static_cast<int>(ExitCode::kInterrupted)};
 }
 
 }  // namespace
@@ -49,18 +129,17 @@ void answer(const Options& options) {
 void add_generate(CLI::App& app) {
   auto options = std::make_shared<Options>();
   auto* verb = app.add_subcommand("generate", "Let a trained model continue a text");
-  verb->add_option("--run", options->run, "Folder of the run (default: the newest in runs/)");
+  options->model.add_to(*verb);
   verb->add_option("--prompt", options->prompt, "The text to continue (default: standard input)");
-  verb->add_option("--device", options->device, "auto, cpu or cuda:N");
-  verb->add_option("--max-tokens", options->sampling.max_tokens, "Most tokens to make")->check(at_least(1));
-  verb->add_option("--temperature", options->sampling.temperature, "0: always the likeliest token")
-      ->check(at_least(0));
-  verb->add_option("--top-k", options->sampling.top_k, "Choose among this many likeliest tokens; 0: all")
-      ->check(at_least(0));
-  verb->add_option("--top-p", options->sampling.top_p,
-                   "Choose among the likeliest that make up this probability")
-      ->check(CLI::Range(0.0, 1.0));
-  verb->add_option("--seed", options->sampling.seed, "The same seed gives the same text");
+  verb->add_option("--prompts", options->prompts,
+                   "A file of them: one a line, or JSONL with 'prompt' or 'ids'");
+  verb->add_option("--ids", options->ids, "Token ids to continue, such as 1,2,3");
+  verb->add_option("--n", options->samples, "Samples for each prompt")->check(at_least(1));
+  add_sampling(*verb, options->sampling);
+  verb->add_option("--stop", options->stops, "A text that ends the answer; may be given several times")
+      ->allow_extra_args(false);
+  verb->add_option("--batch", options->batch, "Texts continued at once")->check(at_least(1));
+  verb->add_flag("--json", options->json, "For programs");
   verb->footer(
       "Example: tightloop generate --run runs/quickstart --prompt 'reverse stone =' --temperature 0");
   verb->callback([=] { answer(*options); });

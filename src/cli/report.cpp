@@ -2,36 +2,65 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/terminal.h"
 
 namespace tightloop::cli {
 
-std::string to_text(const ExactMatch& result) {
-  std::string out = "Held-out questions answered exactly right\n";
-  const auto line = [&](const std::string& task, const ExactMatch::Score& score) {
-    const int filled = static_cast<int>(score.share() * 30);
-    std::string bar;
-    for (int i = 0; i < 30; ++i) bar += i < filled ? "█" : "░";
-    out += fmt::format("  {:<10} {:>4}/{:<4} {} {:5.1f} %\n", task, score.right, score.asked, bar,
-                       100 * score.share());
+namespace {
+
+std::string bar(double share, int width) {
+  const int filled = static_cast<int>(share * width);
+  std::string out;
+  for (int i = 0; i < width; ++i) out += i < filled ? "█" : "░";
+  return out;
+}
+
+}  // namespace
+
+std::string to_text(const ExamResult& result) {
+  std::string out = "Questions answered exactly right\n";
+  const bool several = result.samples > 1;
+  size_t width = 10;
+  for (const auto& [task, score] : result.by_task) width = std::max(width, task.size());
+  const auto line = [&](const std::string& task, const ExamResult::Score& score) {
+    out += fmt::format("  {:<{}} {:>6.4g}/{:<4} {} {:5.1f} %", task, width, score.right, score.asked,
+                       bar(score.share(), 30), 100 * score.share());
+    if (several)
+      out += fmt::format(", {:.1f} % in one of {} samples", 100 * score.passed_share(), result.samples);
+    out += "\n";
   };
   for (const auto& [task, score] : result.by_task) line(task, score);
   line("all", result.all);
   out += "Some answers\n";
-  for (const auto& [question, answer] : result.examples) {
-    const bool right = answer == question.answer;
-    out += fmt::format("  {} {} {}\n", question.prompt, terminal::styled(answer, right ? "32" : "31"),
-                       right ? "✓" : fmt::format("✗ ({})", question.answer));
+  for (const auto& example : result.examples) {
+    out += fmt::format("  {} {} {}\n", example.shown,
+                       terminal::styled(example.answer, example.right ? "32" : "31"),
+                       example.right ? "✓" : fmt::format("✗ ({})", example.expected));
   }
   return out;
 }
 
-nlohmann::json to_json(const ExactMatch& result) {
+nlohmann::json to_json(const ExamResult& result) {
   nlohmann::json json{{"exact_match", result.all.share()}, {"asked", result.all.asked}};
-  for (const auto& [task, score] : result.by_task) json["by_task"][task] = score.share();
+  for (const auto& [task, score] : result.by_task) {
+    json["by_task"][task] = score.share();
+    json["asked_by_task"][task] = score.asked;
+    if (result.samples > 1) json["passed_by_task"][task] = score.passed_share();
+  }
+  if (result.samples > 1) json["samples"] = result.samples, json["passed"] = result.all.passed_share();
   return json;
+}
+
+std::string dump(const nlohmann::json& json, int indent) {
+  return json.dump(indent, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
+}
+
+void show_progress(const std::string& what, size_t done, size_t total) {
+  const double share = total ? static_cast<double>(done) / static_cast<double>(total) : 1;
+  terminal::set_live(fmt::format("{} {}/{} {}", what, done, total, bar(share, 30)));
 }
 
 }  // namespace tightloop::cli

@@ -26,6 +26,7 @@ constexpr const char* kExamples =
     "  tightloop train configs/text.yaml --data.train F     the same on a text file of yours\n"
     "  tightloop train --resume runs/quickstart             go on where a run stopped\n"
     "  tightloop generate --run runs/quickstart --prompt 'reverse stone ='\n"
+    "  tightloop chat --run runs/mine                       talk to a model that learned conversations\n"
     "  tightloop doctor                                     what this machine has, and what is missing\n"
     "Any setting of a recipe can be given as --section.key value; 'tightloop config' lists them.";
 
@@ -68,8 +69,10 @@ int parse_and_run(int argc, char** argv) {
   app.set_version_flag("--version", "tightloop 0.1.0");
   app.get_formatter()->column_width(16);
   add_train(app, settings);
-  add_eval(app);
+  add_eval(app, settings);
   add_generate(app);
+  add_chat(app, settings);
+  add_inspect(app, settings);
   add_data(app, settings);
   add_prepare(app, settings);
   add_tokenizer(app);
@@ -77,7 +80,8 @@ int parse_and_run(int argc, char** argv) {
   add_model(app, settings);
   add_bench(app, settings);
   add_doctor(app);
-  const std::set<std::string> takes_settings{"train", "config", "bench", "data", "prepare", "model"};
+  const std::set<std::string> takes_settings{"train", "config", "bench", "data",   "prepare",
+                                             "model", "eval",   "chat",  "inspect"};
   if (!settings.empty() && !arguments.empty() && !takes_settings.contains(arguments.front())) {
     throw usage_error("'tightloop {}' takes no settings of a recipe, such as {}.", arguments.front(),
                       settings.front());

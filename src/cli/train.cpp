@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/terminal.h"
-#include "infer/exact_match.h"
+#include "infer/exam.h"
 #include "train/trainer.h"
 
 namespace tightloop::cli {
@@ -39,8 +39,9 @@ void finish(Trainer& trainer, const TrainResult& result, const fs::path& root) {
             root.string());
   if (result.step < trainer.recipe().train.steps) return log::info("Go on with: {}", again);
   if (trainer.recipe().data.source == "tasks") {
-    const auto questions = held_out_questions(trainer.recipe().tasks);
-    log::info("{}", to_text(exact_match(trainer.model(), trainer.tokenizer(), questions)));
+    const auto exam = exam_of(held_out_questions(trainer.recipe().tasks), trainer.tokenizer());
+    log::info("{}", to_text(take_exam(trainer.model(), trainer.tokenizer(), exam,
+                                      greedy_exam(exam, trainer.tokenizer()))));
   }
 }
 

@@ -25,16 +25,16 @@ void add_doctor(CLI::App& app);
 void add_config(CLI::App& app, const Settings& settings);
 void add_tokenizer(CLI::App& app);
 void add_train(CLI::App& app, const Settings& settings);
-void add_eval(CLI::App& app);
+void add_eval(CLI::App& app, const Settings& settings);
 void add_generate(CLI::App& app);
 void add_model(CLI::App& app, const Settings& settings);
+void add_chat(CLI::App& app, const Settings& settings);
+void add_inspect(CLI::App& app, const Settings& settings);
 void add_bench(CLI::App& app, const Settings& settings);
 void add_bench_loader(CLI::App& bench, const Settings& settings);
+void add_bench_generate(CLI::App& bench);
 void add_data(CLI::App& app, const Settings& settings);
 void add_data_order(CLI::App& data, const Settings& settings);
 void add_prepare(CLI::App& app, const Settings& settings);
-
-/// The run a verb works on: `given`, or the newest one in runs/ when that is empty.
-std::string chosen_run(const std::string& given);
 
 }  // namespace tightloop::cli

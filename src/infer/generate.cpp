@@ -1,14 +1,12 @@
 #include "infer/generate.h"
 
-#include <ATen/ops/argmax.h>
-#include <ATen/ops/softmax.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
-#include <functional>
+#include <limits>
 #include <numeric>
-#include <stdexcept>
 
 #include "core/error.h"
 #include "core/interrupt.h"
@@ -18,96 +16,177 @@ namespace tightloop {
 
 namespace {
 
-at::Tensor ids_tensor(const std::vector<std::vector<int32_t>>& rows, at::Device device) {
-  std::vector<int64_t> flat;
-  for (const auto& row : rows) flat.insert(flat.end(), row.begin(), row.end());
-  const auto B = static_cast<int64_t>(rows.size());
-  return at::tensor(flat).view({B, static_cast<int64_t>(rows.front().size())}).to(device);
+double uniform(int64_t seed, uint64_t sample, uint64_t position) {
+  const auto words = philox(static_cast<uint64_t>(seed), position, sample);
+  return static_cast<double>((uint64_t{words[0]} << 21) ^ (words[1] >> 11)) * 0x1.0p-53;
 }
 
-// Picks from one row of probabilities: the top_k best, then as many of those as make up top_p.
-int32_t pick(std::span<const float> probabilities, const SamplingConfig& sampling, double draw) {
-  std::vector<int32_t> order(probabilities.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto better = [&](int32_t a, int32_t b) {
-    return probabilities[a] != probabilities[b] ? probabilities[a] > probabilities[b] : a < b;
-  };
-  if (sampling.top_k > 0 && sampling.top_k < static_cast<int64_t>(order.size())) {
-    std::ranges::partial_sort(order, order.begin() + sampling.top_k, better);
-    order.resize(sampling.top_k);
-  } else if (sampling.top_p < 1) {
-    std::ranges::sort(order, better);
+// The rows of a batch that are still being continued. seen[i] is everything read and made for row i.
+class Rows {
+ public:
+  Rows(std::span<const Prompt> prompts, const ModelConfig& config) : prompts_(prompts) {
+    const int64_t longest = longest_sequence(config);
+    for (size_t row = 0; row < prompts.size(); ++row) {
+      const auto& ids = prompts[row].ids;
+      if (ids.empty()) throw usage_error("a prompt must have at least one token.");
+      if (static_cast<int64_t>(ids.size()) >= longest) {
+        throw usage_error("a prompt of {} tokens leaves no room in the model's context of {}. Shorten it.",
+                          ids.size(), longest);
+      }
+      for (const int32_t id : ids) {
+        if (id < 0 || id >= config.vocab_size) {
+          throw usage_error("there is no token {}: the model's ids go from 0 to {}.", id,
+                            config.vocab_size - 1);
+        }
+      }
+      rows_.push_back(row);
+      seen_.push_back(ids);
+    }
   }
-  double total = 0;
-  for (const int32_t id : order) total += probabilities[id];
-  if (sampling.top_p < 1) {
-    double kept = 0;
-    size_t count = 0;
-    while (count < order.size() && kept < sampling.top_p * total) kept += probabilities[order[count++]];
-    order.resize(std::max<size_t>(1, count));
-    total = kept;
+
+  size_t size() const { return rows_.size(); }
+  size_t row(size_t i) const { return rows_[i]; }
+  std::vector<int32_t>& seen(size_t i) { return seen_[i]; }
+  std::span<const std::vector<int32_t>> seen() const { return seen_; }
+  const Prompt& prompt(size_t i) const { return prompts_[rows_[i]]; }
+  size_t shortest() const { return std::ranges::min(seen_, {}, &std::vector<int32_t>::size).size(); }
+
+  /// The ids at [begin, end) of every row.
+  at::Tensor ids(size_t begin, size_t end, at::Device device) const {
+    const auto B = static_cast<int64_t>(size()), T = static_cast<int64_t>(end - begin);
+    auto ids = at::empty({B, T}, at::kLong);
+    auto* out = ids.mutable_data_ptr<int64_t>();
+    for (const auto& row : seen_) out = std::copy(row.begin() + begin, row.begin() + end, out);
+    return ids.to(device);
   }
-  double rest = draw * total;
-  for (const int32_t id : order) {
-    rest -= probabilities[id];
-    if (rest < 0) return id;
+
+  /// Keeps only these.
+  void keep(const std::vector<int64_t>& kept) {
+    for (size_t i = 0; i < kept.size(); ++i) {
+      rows_[i] = rows_[kept[i]];
+      if (static_cast<int64_t>(i) != kept[i]) seen_[i] = std::move(seen_[kept[i]]);
+    }
+    rows_.resize(kept.size()), seen_.resize(kept.size());
   }
-  return order.back();
-}
+
+ private:
+  std::span<const Prompt> prompts_;
+  std::vector<size_t> rows_;
+  std::vector<std::vector<int32_t>> seen_;
+};
 
 }  // namespace
 
-std::vector<int32_t> sample(const at::Tensor& logits_BV, const SamplingConfig& sampling,
-                            std::span<const double> draws) {
-  std::vector<int32_t> ids;
-  if (sampling.temperature == 0) {
-    const auto best = logits_BV.argmax(-1).to(at::kCPU);
-    for (int64_t row = 0; row < best.size(0); ++row)
-      ids.push_back(static_cast<int32_t>(best.data_ptr<int64_t>()[row]));
-    return ids;
+const char* to_string(AnswerEnd end) {
+  switch (end) {
+    case AnswerEnd::kLength:
+      return "length";
+    case AnswerEnd::kStopped:
+      return "stop";
+    case AnswerEnd::kContextFull:
+      return "context";
+    case AnswerEnd::kInterrupted:
+      return "interrupted";
   }
-  const auto scaled = logits_BV.to(at::kFloat).div(sampling.temperature);
-  const auto probabilities = scaled.softmax(-1).to(at::kCPU).contiguous();
-  const int64_t V = probabilities.size(1);
-  for (int64_t row = 0; row < probabilities.size(0); ++row) {
-    const std::span<const float> values(probabilities.data_ptr<float>() + row * V, static_cast<size_t>(V));
-    ids.push_back(pick(values, sampling, draws[row]));
-  }
-  return ids;
+  return "";
 }
 
-std::vector<std::vector<int32_t>> generate(LanguageModel& model,
-                                           const std::vector<std::vector<int32_t>>& prompts,
-                                           int32_t stop_token, const SamplingConfig& sampling,
-                                           const std::function<void(size_t, int32_t)>& on_token) {
-  std::vector<std::vector<int32_t>> answers(prompts.size());
+int64_t longest_sequence(const ModelConfig& config) {
+  return config.family == "gpt2" ? config.context : std::numeric_limits<int64_t>::max();
+}
+
+std::vector<Answer> generate(LanguageModel& model, std::span<const Prompt> prompts,
+                             const GenerateOptions& options) {
+  std::vector<Answer> answers(prompts.size());
   if (prompts.empty()) return answers;
-  for (const auto& prompt : prompts) {
-    if (prompt.empty()) throw usage_error("a prompt must have at least one token.");
-    if (prompt.size() != prompts.front().size()) throw std::invalid_argument("prompts differ in length");
-  }
+  const auto& sampling = options.sampling;
   c10::InferenceMode inference;
-  KvCache cache(model.config().layers);
-  std::vector<Random> random;
-  for (size_t row = 0; row < prompts.size(); ++row) random.emplace_back(sampling.seed, row);
-  std::vector<bool> done(prompts.size());
-  auto ids = ids_tensor(prompts, model.device());
-  for (int64_t made = 0; made < sampling.max_tokens && !interrupted(); ++made) {
-    const auto hidden = model.forward(ids, {.cache = &cache}).hidden_BTD;
-    const auto logits = model.logits(hidden.select(1, hidden.size(1) - 1));
+  Rows rows(prompts, model.config());
+  KvCache own(model.config().layers);
+  KvCache& cache = options.cache ? *options.cache : own;
+  const auto longest = static_cast<size_t>(longest_sequence(model.config()));
+  auto read = static_cast<size_t>(cache.length());  // tokens of every row that the model has read
+  size_t next_read = rows.shortest();
+
+  while (rows.size() > 0) {
+    const auto hidden =
+        model.forward(rows.ids(read, next_read, model.device()), {.cache = &cache}).hidden_BTD;
+    read = next_read;
+    // Rows that have not reached the end of their prompt have their next token already.
+    std::vector<size_t> due;
     std::vector<double> draws;
-    for (auto& stream : random) draws.push_back(stream.uniform());
-    const auto next = sample(logits, sampling, draws);
-    std::vector<std::vector<int32_t>> rows;
-    for (size_t row = 0; row < next.size(); ++row) {
-      rows.push_back({next[row]});
-      if (next[row] == stop_token) done[row] = true;
-      if (done[row]) continue;
-      answers[row].push_back(next[row]);
-      if (on_token) on_token(row, next[row]);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (rows.seen(i).size() != read) continue;
+      due.push_back(i);
+      draws.push_back(uniform(sampling.seed, rows.prompt(i).sample, answers[rows.row(i)].ids.size()));
     }
-    if (std::ranges::all_of(done, std::identity{})) break;
-    ids = ids_tensor(rows, model.device());
+    std::vector<bool> ended(rows.size());
+    if (!due.empty()) {
+      const bool all = due.size() == rows.size();
+      auto last = hidden.select(1, hidden.size(1) - 1);
+      std::vector<std::vector<int32_t>> seen;
+      if (!all) {
+        last =
+            last.index_select(0, at::tensor(std::vector<int64_t>(due.begin(), due.end())).to(model.device()));
+        for (const size_t i : due) seen.push_back(rows.seen(i));
+      }
+      auto logits = model.logits(last);
+      if (options.vocab_size > 0 && options.vocab_size < logits.size(1))
+        logits = logits.narrow(1, 0, options.vocab_size);
+      const auto made = sample(logits, sampling, all ? rows.seen() : seen, draws);
+      for (size_t j = 0; j < due.size(); ++j) {
+        const size_t i = due[j], row = rows.row(i);
+        Answer& answer = answers[row];
+        const auto end = [&](AnswerEnd how) { answer.end = how, ended[i] = true; };
+        if (std::ranges::find(options.stop_tokens, made[j]) != options.stop_tokens.end()) {
+          end(AnswerEnd::kStopped);
+          continue;
+        }
+        answer.ids.push_back(made[j]);
+        rows.seen(i).push_back(made[j]);
+        if (options.on_token && !options.on_token(row, made[j])) {
+          end(AnswerEnd::kStopped);
+        } else if (static_cast<int64_t>(answer.ids.size()) >= sampling.max_tokens) {
+          end(AnswerEnd::kLength);
+        } else if (rows.seen(i).size() >= longest) {
+          end(AnswerEnd::kContextFull);
+        }
+      }
+    }
+    if (interrupted()) {
+      for (size_t i = 0; i < rows.size(); ++i)
+        if (!ended[i]) answers[rows.row(i)].end = AnswerEnd::kInterrupted;
+      break;
+    }
+    std::vector<int64_t> kept;
+    for (size_t i = 0; i < rows.size(); ++i)
+      if (!ended[i]) kept.push_back(static_cast<int64_t>(i));
+    if (kept.size() < rows.size()) {
+      if (!kept.empty()) cache.select_rows(at::tensor(kept).to(model.device()));
+      rows.keep(kept);
+    }
+    next_read = read + 1;
+  }
+  return answers;
+}
+
+std::vector<Answer> generate_all(LanguageModel& model, std::span<const Prompt> prompts,
+                                 const GenerateOptions& options, size_t rows,
+                                 const std::function<void(size_t)>& done) {
+  std::vector<size_t> order(prompts.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return prompts[i].ids.size(); });
+  std::vector<Answer> answers(prompts.size());
+  for (size_t first = 0; first < order.size() && !interrupted(); first += rows) {
+    const std::span<const size_t> chosen(&order[first], std::min(rows, order.size() - first));
+    std::vector<Prompt> batch;
+    for (const size_t i : chosen) batch.push_back(prompts[i]);
+    GenerateOptions inner = options;
+    if (options.on_token)
+      inner.on_token = [&](size_t row, int32_t id) { return options.on_token(chosen[row], id); };
+    auto made = generate(model, batch, inner);
+    for (size_t i = 0; i < chosen.size(); ++i) answers[chosen[i]] = std::move(made[i]);
+    if (done) done(first + chosen.size());
   }
   return answers;
 }

@@ -5,29 +5,51 @@
 #include <span>
 #include <vector>
 
+#include "infer/sample.h"
 #include "model/language_model.h"
 
 namespace tightloop {
 
-/// How the next token is chosen.
-struct SamplingConfig {
-  int64_t max_tokens = 128;
-  double temperature = 0.8;  // 0: always the likeliest token
-  int64_t top_k = 0;         // choose among this many likeliest tokens; 0: all
-  double top_p = 1.0;        // choose among the likeliest tokens that make up this probability
-  int64_t seed = 1337;       // the same seed gives the same text
+/// A text to continue. Random numbers depend on the seed, `sample` and the position in the answer alone, so
+/// that a prompt's answer does not depend on what stands beside it in a batch.
+struct Prompt {
+  std::vector<int32_t> ids;
+  uint64_t sample = 0;  // which of several answers to the same prompt
 };
 
-/// Continues prompts of equal length (one a row) until each has made `stop_token` or max_tokens. The answers
-/// hold neither the prompt nor the stop token. `on_token` sees every token as it is made: (row, id).
-std::vector<std::vector<int32_t>> generate(LanguageModel& model,
-                                           const std::vector<std::vector<int32_t>>& prompts,
-                                           int32_t stop_token, const SamplingConfig& sampling,
-                                           const std::function<void(size_t, int32_t)>& on_token = {});
+enum class AnswerEnd { kLength, kStopped, kContextFull, kInterrupted };
+const char* to_string(AnswerEnd end);
 
-/// One id for each row of scores (B, V). Temperature 0 takes the best. `draw` is a uniform number for each
-/// row.
-std::vector<int32_t> sample(const at::Tensor& logits_BV, const SamplingConfig& sampling,
-                            std::span<const double> draws);
+/// What was made for a prompt: neither the prompt nor the stop token.
+struct Answer {
+  std::vector<int32_t> ids;
+  AnswerEnd end = AnswerEnd::kLength;
+};
+
+struct GenerateOptions {
+  SamplingConfig sampling;
+  std::vector<int32_t> stop_tokens;  // any of these ends an answer
+  int64_t vocab_size = 0;  // ids below this may be chosen: the tokenizer's, where the model has more; 0: all
+  /// Sees every token as it is made: (prompt, id). False ends that answer; the token still belongs to it.
+  std::function<bool(size_t, int32_t)> on_token;
+  /// For one prompt alone: holds the prompt's first length() tokens already (fewer than all), and afterwards
+  /// those of the prompt and the answer that were read. Without one, generation makes its own.
+  KvCache* cache = nullptr;
+};
+
+/// Continues all prompts as one batch, whatever their lengths: what all have is read at once; from there on
+/// rows with a longer prompt are fed their own tokens, one a step, until they reach its end. Put prompts of
+/// similar length together. Rows that have ended leave the batch.
+std::vector<Answer> generate(LanguageModel& model, std::span<const Prompt> prompts,
+                             const GenerateOptions& options);
+
+/// The same over any number of prompts, in batches of at most `rows`, those of similar length together.
+/// `done` is told how many prompts are answered.
+std::vector<Answer> generate_all(LanguageModel& model, std::span<const Prompt> prompts,
+                                 const GenerateOptions& options, size_t rows,
+                                 const std::function<void(size_t)>& done = {});
+
+/// The most tokens that the model can hold: the learned positions of families that have such, or no limit.
+int64_t longest_sequence(const ModelConfig& config);
 
 }  // namespace tightloop

@@ -8,13 +8,14 @@
 namespace tightloop {
 
 LoadedRun load_model(const std::filesystem::path& path, const std::string& device_name,
-                     std::optional<int64_t> step) {
+                     std::optional<int64_t> step, const std::string& precision) {
   const SavedModel saved(path, step);
   Device& place = device(device_name);
   LoadedRun loaded{saved.recipe(), saved.tokenizer(), nullptr, saved.step(), saved.metadata()};
   if (!loaded.tokenizer) {
     throw data_error("'{}' has no tokenizer: copy its tokenizer.json there.", path.string());
   }
+  if (!precision.empty()) loaded.recipe.train.precision = precision;
   use_threads(loaded.recipe.train.threads);
   loaded.recipe.ops.apply();
   loaded.recipe.model.resolve(loaded.tokenizer->vocab_size(), loaded.recipe.data.seq_len);

@@ -1,42 +1,39 @@
 #include "infer/generate.h"
 
-#include <ATen/ops/log.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
 
-#include <map>
-
-#include "core/random.h"
-#include "model/llama.h"
+#include "infer/model.h"
 #include "support.h"
 
 namespace tightloop {
 namespace {
 
 using testing::error_of;
-using Rows = std::vector<std::vector<int32_t>>;
+using testing::small_model;
 
-std::unique_ptr<LanguageModel> small_model() {
-  ModelConfig config;
-  config.layers = 2, config.width = 32, config.heads = 4, config.init_std = 0.3;
-  config.resolve(40, 0);
-  return make_model(config, 7);
+GenerateOptions greedy(int64_t tokens, std::vector<int32_t> stops = {}) {
+  GenerateOptions options;
+  options.sampling.temperature = 0, options.sampling.max_tokens = tokens;
+  options.stop_tokens = std::move(stops);
+  return options;
 }
 
-SamplingConfig greedy(int64_t tokens) {
-  SamplingConfig sampling;
-  sampling.temperature = 0, sampling.max_tokens = tokens;
-  return sampling;
+GenerateOptions random(int64_t tokens) {
+  auto options = greedy(tokens);
+  options.sampling.temperature = 1;
+  return options;
 }
 
-// The slow way: everything again for every token, no cache.
+// The slow way: everything again for every token, no cache, one row.
 std::vector<int32_t> slow_greedy(LanguageModel& model, std::vector<int32_t> ids, int32_t stop,
                                  int64_t tokens) {
   c10::NoGradGuard no_grad;
   std::vector<int32_t> made;
   while (static_cast<int64_t>(made.size()) < tokens) {
     const auto input = at::tensor(std::vector<int64_t>(ids.begin(), ids.end())).unsqueeze(0);
-    const auto logits = model.logits(model.forward(input).hidden_BTD)[0][static_cast<int64_t>(ids.size()) - 1];
+    const auto logits =
+        model.logits(model.forward(input).hidden_BTD)[0][static_cast<int64_t>(ids.size()) - 1];
     const auto next = static_cast<int32_t>(logits.argmax().item<int64_t>());
     if (next == stop) break;
     made.push_back(next);
@@ -45,81 +42,113 @@ std::vector<int32_t> slow_greedy(LanguageModel& model, std::vector<int32_t> ids,
   return made;
 }
 
-TEST(Generate, GreedyEqualsTheSlowWay) {
-  const auto model = small_model();
-  const Rows prompts{{1, 2, 3}, {4, 5, 6}, {7, 8, 9}};
-  const auto answers = generate(*model, prompts, /*stop=*/-1, greedy(20));
-  for (size_t row = 0; row < prompts.size(); ++row)
-    EXPECT_EQ(answers[row], slow_greedy(*model, prompts[row], -1, 20)) << row;
-}
+const std::vector<Prompt> kRagged{{{1, 2, 3}}, {{4}}, {{5, 6, 7, 8, 9, 10, 11}}, {{3, 2}}, {{9, 9, 9}}};
 
-TEST(Generate, StopsRowByRow) {
+TEST(Generate, RaggedGreedyEqualsTheSlowWay) {
   const auto model = small_model();
-  const Rows prompts{{1, 2, 3}, {4, 5, 6}};
-  const auto free = generate(*model, prompts, -1, greedy(12));
-  const int32_t stop = free[0][3];
-  const auto stopped = generate(*model, prompts, stop, greedy(12));
-  for (size_t row = 0; row < prompts.size(); ++row)
-    EXPECT_EQ(stopped[row], slow_greedy(*model, prompts[row], stop, 12));
-}
-
-TEST(Generate, TheCallbackSeesEveryToken) {
-  const auto model = small_model();
-  Rows seen(2);
-  const auto answers =
-      generate(*model, {{1}, {2}}, -1, greedy(5), [&](size_t row, int32_t id) { seen[row].push_back(id); });
-  EXPECT_EQ(seen, answers);
-}
-
-TEST(Generate, TheSeedDecides) {
-  const auto model = small_model();
-  SamplingConfig sampling;
-  sampling.max_tokens = 30, sampling.temperature = 1;
-  const auto a = generate(*model, {{1, 2}}, -1, sampling), b = generate(*model, {{1, 2}}, -1, sampling);
-  sampling.seed = 2;
-  EXPECT_EQ(a, b);
-  EXPECT_NE(a, generate(*model, {{1, 2}}, -1, sampling));
-}
-
-TEST(Generate, AnEmptyPromptIsRefused) {
-  const auto model = small_model();
-  error_of(ExitCode::kUsage, [&] { generate(*model, {{}}, -1, greedy(5)); });
-  EXPECT_TRUE(generate(*model, {}, -1, greedy(5)).empty());
-}
-
-std::map<int32_t, double> frequencies(const SamplingConfig& sampling) {
-  const auto logits = at::log(at::tensor({0.5f, 0.3f, 0.15f, 0.05f})).unsqueeze(0);
-  Random random(3);
-  std::map<int32_t, double> counts;
-  constexpr int kDraws = 20'000;
-  for (int i = 0; i < kDraws; ++i) {
-    const double draw = random.uniform();
-    counts[sample(logits, sampling, std::span(&draw, 1))[0]] += 1.0 / kDraws;
+  const auto answers = generate(*model, kRagged, greedy(20));
+  for (size_t row = 0; row < kRagged.size(); ++row) {
+    EXPECT_EQ(answers[row].ids, slow_greedy(*model, kRagged[row].ids, -1, 20)) << row;
+    EXPECT_EQ(answers[row].end, AnswerEnd::kLength);
   }
-  return counts;
 }
 
-TEST(Sample, FollowsTheProbabilities) {
-  SamplingConfig sampling;
-  sampling.temperature = 1;
-  auto counts = frequencies(sampling);
-  EXPECT_NEAR(counts[0], 0.5, 0.015);
-  EXPECT_NEAR(counts[1], 0.3, 0.015);
-  EXPECT_NEAR(counts[3], 0.05, 0.01);
+TEST(Generate, StopsRowByRowAndTheOthersGoOn) {
+  const auto model = small_model();
+  const auto free = generate(*model, kRagged, greedy(12));
+  const int32_t stop = free[0].ids[3];
+  const auto stopped = generate(*model, kRagged, greedy(12, {stop}));
+  size_t ended = 0;
+  for (size_t row = 0; row < kRagged.size(); ++row) {
+    EXPECT_EQ(stopped[row].ids, slow_greedy(*model, kRagged[row].ids, stop, 12)) << row;
+    ended += stopped[row].end == AnswerEnd::kStopped;
+  }
+  EXPECT_GE(ended, 1u);
 }
 
-TEST(Sample, TopKAndTopPCutTheTail) {
-  SamplingConfig sampling;
-  sampling.temperature = 1, sampling.top_k = 2;
-  auto counts = frequencies(sampling);
-  EXPECT_EQ(counts.size(), 2u);
-  EXPECT_NEAR(counts[0], 0.5 / 0.8, 0.015);
-  sampling.top_k = 0, sampling.top_p = 0.9;
-  counts = frequencies(sampling);
-  EXPECT_EQ(counts.size(), 3u);
-  EXPECT_NEAR(counts[0], 0.5 / 0.95, 0.015);
-  sampling.top_p = 0;
-  EXPECT_EQ(frequencies(sampling).size(), 1u);
+TEST(Generate, TheCallbackSeesEveryTokenAndMayEndARow) {
+  const auto model = small_model();
+  std::vector<std::vector<int32_t>> seen(kRagged.size());
+  auto options = greedy(8);
+  options.on_token = [&](size_t row, int32_t id) {
+    seen[row].push_back(id);
+    return row != 1 || seen[row].size() < 3;
+  };
+  const auto answers = generate(*model, kRagged, options);
+  for (size_t row = 0; row < kRagged.size(); ++row) {
+    EXPECT_EQ(seen[row], answers[row].ids);
+    EXPECT_EQ(seen[row], slow_greedy(*model, kRagged[row].ids, -1, row == 1 ? 3 : 8));
+  }
+  EXPECT_EQ(answers[1].end, AnswerEnd::kStopped);
+}
+
+TEST(Generate, TheSeedDecidesWhateverTheBatch) {
+  const auto model = small_model();
+  const auto alone = generate(*model, std::vector<Prompt>{kRagged[2]}, random(25));
+  EXPECT_EQ(generate(*model, kRagged, random(25))[2].ids, alone[0].ids);
+  EXPECT_EQ(generate_all(*model, kRagged, random(25), 2)[2].ids, alone[0].ids);
+  auto other = random(25);
+  other.sampling.seed = 2;
+  EXPECT_NE(generate(*model, std::vector<Prompt>{kRagged[2]}, other)[0].ids, alone[0].ids);
+}
+
+TEST(Generate, SamplesOfOnePromptDiffer) {
+  const auto model = small_model();
+  const std::vector<Prompt> prompts{{{1, 2}, 0}, {{1, 2}, 1}, {{1, 2}, 0}};
+  const auto answers = generate(*model, prompts, random(25));
+  EXPECT_NE(answers[0].ids, answers[1].ids);
+  EXPECT_EQ(answers[0].ids, answers[2].ids);
+}
+
+TEST(GenerateAll, KeepsTheOrderAndTellsProgress) {
+  const auto model = small_model();
+  std::vector<size_t> told;
+  std::vector<size_t> rows;
+  auto options = greedy(1);
+  options.on_token = [&](size_t row, int32_t) { return rows.push_back(row), true; };
+  const auto answers = generate_all(*model, kRagged, options, 2, [&](size_t done) { told.push_back(done); });
+  for (size_t row = 0; row < kRagged.size(); ++row)
+    EXPECT_EQ(answers[row].ids, slow_greedy(*model, kRagged[row].ids, -1, 1));
+  EXPECT_EQ(told, (std::vector<size_t>{2, 4, 5}));
+  std::ranges::sort(rows);
+  EXPECT_EQ(rows, (std::vector<size_t>{0, 1, 2, 3, 4}));
+}
+
+TEST(Generate, GoesOnFromACache) {
+  const auto model = small_model();
+  KvCache cache(model->config().layers);
+  auto options = greedy(6);
+  options.cache = &cache;
+  const std::vector<Prompt> first{{{1, 2, 3, 4}}};
+  const auto answer = generate(*model, first, options)[0].ids;
+  ASSERT_EQ(cache.length(), 4 + 5);  // the last token was made, not read
+  // Another turn, several tokens longer; the cache is cut back to what both have.
+  std::vector<int32_t> longer{1, 2, 3, 4};
+  longer.insert(longer.end(), answer.begin(), answer.begin() + 2);
+  longer.insert(longer.end(), {7, 8, 9});
+  cache.truncate(6);
+  const std::vector<Prompt> second{{longer}};
+  EXPECT_EQ(generate(*model, second, options)[0].ids, slow_greedy(*model, longer, -1, 6));
+}
+
+TEST(Generate, BadPromptsAreRefused) {
+  const auto model = small_model();
+  const auto fail = [&](std::vector<int32_t> ids) {
+    const std::vector<Prompt> prompts{{std::move(ids)}};
+    return error_of(ExitCode::kUsage, [&] { generate(*model, prompts, greedy(5)); });
+  };
+  EXPECT_NE(fail({}).find("at least one token"), std::string::npos);
+  EXPECT_NE(fail({1, 64}).find("no token 64"), std::string::npos);
+  EXPECT_NE(fail({-1}).find("no token -1"), std::string::npos);
+  EXPECT_TRUE(generate(*model, {}, greedy(5)).empty());
+}
+
+TEST(Generate, LearnedPositionsLimitTheLength) {
+  ModelConfig config;
+  config.context = 32;
+  EXPECT_GT(longest_sequence(config), 1 << 30);
+  config.family = "gpt2";
+  EXPECT_EQ(longest_sequence(config), 32);
 }
 
 }  // namespace

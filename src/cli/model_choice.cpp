@@ -1,13 +1,23 @@
+#include "cli/model_choice.h"
+
+#include <CLI/App.hpp>
 #include <filesystem>
 
-#include "cli/verbs.h"
 #include "core/error.h"
 
 namespace tightloop::cli {
 
-std::string chosen_run(const std::string& given) {
+void ModelChoice::add_to(CLI::App& verb) {
+  verb.add_option("--model,--run", path,
+                  "A run, a checkpoint or a Hugging Face folder (default: the newest in runs/)");
+  verb.add_option("--device", device, "auto, cpu or cuda:N");
+  verb.add_option("--precision", precision, "auto, bf16 or fp32 (default: as it was trained)")
+      ->check(CLI::IsMember({"auto", "bf16", "fp32"}));
+}
+
+std::string ModelChoice::folder() const {
   namespace fs = std::filesystem;
-  if (!given.empty()) return given;
+  if (!path.empty()) return path;
   fs::path newest;
   std::error_code none;
   for (const auto& entry : fs::directory_iterator("runs", none)) {

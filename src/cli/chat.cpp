@@ -1,0 +1,150 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include "cli/line_input.h"
+#include "cli/model_choice.h"
+#include "cli/sampling_options.h"
+#include "cli/verbs.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "core/interrupt.h"
+#include "infer/chat_session.h"
+
+namespace tightloop::cli {
+
+namespace {
+
+constexpr const char* kHelp =
+    "  /reset      forget the conversation\n"
+    "  /save FILE  write it as a line of JSON that training reads\n"
+    "  /history    show it\n"
+    "  /help       this\n"
+    "  /quit       end (Ctrl-D too); Ctrl-C stops an answer\n";
+
+struct Options {
+  ModelChoice model;
+  SamplingConfig sampling;
+  std::string system;
+  std::vector<std::string> stops;
+};
+
+// Questions from standard input, answers to standard output; prompts and colours only where a person types.
+class Conversation {
+ public:
+  Conversation(ChatSession& session, const Options& options)
+      : session_(session),
+        options_(options),
+        typed_(::isatty(STDIN_FILENO) && ::isatty(STDOUT_FILENO)),
+        coloured_(typed_ && !std::getenv("NO_COLOR")),
+        input_(typed_, "> ", coloured_ ? "1;36" : nullptr) {}
+
+  void run() {
+    if (typed_) put("Ask something; /help lists commands.\n");
+    for (;;) {
+      const auto line = input_.next();
+      if (!line) break;
+      if (line->interrupted) {
+        put("(/quit or Ctrl-D ends)\n");
+      } else if (line->text.starts_with('/')) {
+        if (!command(line->text)) return;
+      } else if (line->text.find_first_not_of(" \t") != std::string::npos) {
+        answer(line->text);
+      }
+    }
+    if (typed_) put("\n");
+  }
+
+ private:
+  static void put(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+  std::string styled(const std::string& text, const char* style) const {
+    return coloured_ ? fmt::format("\033[{}m{}\033[0m", style, text) : text;
+  }
+
+  void answer(const std::string& question) {
+    const auto reply = session_.ask(question, options_.sampling, options_.stops, put);
+    put("\n");
+    const bool stopped = interrupted();
+    clear_interrupt();
+    if (!typed_) return;
+    if (reply.dropped > 0)
+      put(styled("(the oldest turns no longer fit into the model's context and were left out)\n", "2"));
+    if (stopped) put(styled("(stopped)\n", "2"));
+    if (reply.end == AnswerEnd::kLength)
+      put(styled(fmt::format("(cut off after {} tokens; see --max-tokens)\n", reply.tokens), "2"));
+  }
+
+  // False where the conversation is over.
+  bool command(const std::string& line) {
+    const auto space = line.find(' ');
+    const std::string name = line.substr(0, space);
+    const std::string rest = space == std::string::npos ? "" : line.substr(space + 1);
+    if (name == "/quit" || name == "/exit") return false;
+    if (name == "/reset") {
+      session_.reset();
+      put("(a new conversation)\n");
+    } else if (name == "/save") {
+      save(rest);
+    } else if (name == "/history") {
+      for (const auto& turn : session_.history())
+        put(fmt::format("{} {}\n", styled(turn.role == Role::kUser ? ">" : "<", "1;36"), turn.text));
+    } else {
+      if (name != "/help") put(fmt::format("There is no command {}.\n", name));
+      put(kHelp);
+    }
+    return true;
+  }
+
+  void save(const std::string& file) {
+    if (file.empty()) return put("Name a file: /save talk.jsonl\n");
+    try {
+      write_file_whole(file, session_.to_json() + "\n");
+      put(fmt::format("(saved in {})\n", file));
+    } catch (const Error& error) {
+      put(fmt::format("{}\n", error.what()));
+    }
+  }
+
+  ChatSession& session_;
+  const Options& options_;
+  const bool typed_, coloured_;
+  LineInput input_;
+};
+
+void chat(const Options& options, const Settings& settings) {
+  for (const auto& stop : options.stops)
+    if (stop.empty()) throw usage_error("a stop string is empty, which would stop every answer at once.");
+  auto run = options.model.load();
+  run.recipe.bind().apply(settings);
+  const ChatTemplate chat(run.recipe.chat, *run.tokenizer);
+  ChatSession session(*run.model, *run.tokenizer, chat, run.recipe.model.context);
+  session.set_system(options.system);
+  catch_interrupts();
+  Conversation(session, options).run();
+}
+
+}  // namespace
+
+void add_chat(CLI::App& app, const Settings& settings) {
+  auto options = std::make_shared<Options>();
+  options->sampling.max_tokens = 512;
+  auto* verb = app.add_subcommand("chat", "Talk to a model that learned conversations");
+  options->model.add_to(*verb);
+  add_sampling(*verb, options->sampling);
+  verb->add_option("--system", options->system, "A system prompt (default: the recipe's)");
+  verb->add_option("--stop", options->stops, "A text that ends an answer; may be given several times")
+      ->allow_extra_args(false);
+  verb->footer(
+      "Lines from a pipe are asked one after another.\n"
+      "Example: tightloop chat --run runs/sft-gsm8k --temperature 0");
+  verb->callback([=] { chat(*options, settings); });
+}
+
+}  // namespace tightloop::cli

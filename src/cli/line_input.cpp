@@ -1,0 +1,97 @@
+#include "cli/line_input.h"
+
+#include <fmt/format.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
+#include "core/interrupt.h"
+#include "core/terminal.h"
+
+namespace tightloop::cli {
+
+namespace {
+
+// The terminal sends keys as they are pressed, Ctrl-C included, for as long as this lives.
+class RawTerminal {
+ public:
+  RawTerminal() {
+    ::tcgetattr(STDIN_FILENO, &before_);
+    termios raw = before_;
+    raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO | ISIG | IEXTEN);
+    raw.c_iflag &= ~static_cast<tcflag_t>(ICRNL | IXON);
+    raw.c_cc[VMIN] = 1, raw.c_cc[VTIME] = 0;
+    ::tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
+  }
+  ~RawTerminal() { ::tcsetattr(STDIN_FILENO, TCSADRAIN, &before_); }
+  RawTerminal(const RawTerminal&) = delete;
+  RawTerminal& operator=(const RawTerminal&) = delete;
+
+ private:
+  termios before_{};
+};
+
+}  // namespace
+
+std::optional<LineInput::Line> LineInput::read() {
+  for (;;) {
+    if (const auto end = buffer_.find('\n'); end != std::string::npos) {
+      Line line{buffer_.substr(0, end)};
+      buffer_.erase(0, end + 1);
+      if (line.text.ends_with('\r')) line.text.pop_back();
+      return line;
+    }
+    if (at_end_) {
+      if (buffer_.empty()) return std::nullopt;
+      return Line{std::exchange(buffer_, {})};
+    }
+    std::array<char, 4096> bytes;
+    const auto got = ::read(STDIN_FILENO, bytes.data(), bytes.size());
+    if (got < 0 && errno == EINTR) {
+      if (!interrupted()) continue;
+      clear_interrupt();
+      buffer_.clear();
+      return Line{{}, /*interrupted=*/true};
+    }
+    if (got <= 0) {
+      at_end_ = true;
+    } else {
+      buffer_.append(bytes.data(), static_cast<size_t>(got));
+    }
+  }
+}
+
+void LineInput::draw() const {
+  std::string out = editor_.drawn(prompt_, terminal::columns());
+  if (const auto at = out.find(prompt_); style_ && at != std::string::npos)
+    out.replace(at, prompt_.size(), fmt::format("\033[{}m{}\033[0m", style_, prompt_));
+  std::fwrite(out.data(), 1, out.size(), stdout);
+  std::fflush(stdout);
+}
+
+std::optional<LineInput::Line> LineInput::edit() {
+  const RawTerminal raw;
+  draw();
+  for (;;) {
+    char byte = 0;
+    const auto got = ::read(STDIN_FILENO, &byte, 1);
+    if (got < 0 && errno == EINTR && !interrupted()) continue;
+    if (got <= 0) return std::nullopt;
+    const auto event = editor_.feed(byte);
+    if (event == LineEditor::Event::kEnd) return std::nullopt;
+    if (event == LineEditor::Event::kNone) {
+      draw();
+      continue;
+    }
+    std::fputs("\r\n", stdout);
+    std::fflush(stdout);
+    if (event == LineEditor::Event::kInterrupt) return Line{{}, /*interrupted=*/true};
+    return Line{editor_.finish()};
+  }
+}
+
+}  // namespace tightloop::cli

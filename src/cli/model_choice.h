@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include "infer/loaded_run.h"
+
+namespace CLI {
+class App;
+}
+
+namespace tightloop::cli {
+
+/// The options that name a trained model, the same for every verb that uses one.
+struct ModelChoice {
+  std::string path, device = "auto", precision;
+
+  void add_to(CLI::App& verb);
+  /// What was named, or the newest run in runs/.
+  std::string folder() const;
+  LoadedRun load() const { return load_model(folder(), device, {}, precision); }
+};
+
+}  // namespace tightloop::cli

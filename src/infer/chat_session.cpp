@@ -1,0 +1,111 @@
+#include "infer/chat_session.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "infer/text_stream.h"
+
+namespace tightloop {
+
+std::unique_ptr<ChatTemplate> chat_template(const ChatConfig& config, const Tokenizer& tokenizer) {
+  try {
+    return std::make_unique<ChatTemplate>(config, tokenizer);
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+std::vector<int32_t> stop_tokens(const Tokenizer& tokenizer, const ChatTemplate* chat) {
+  std::vector<int32_t> stops{tokenizer.end_of_text()};
+  if (chat && chat->end_of_turn() >= 0) stops.push_back(chat->end_of_turn());
+  return stops;
+}
+
+ChatSession::ChatSession(LanguageModel& model, const Tokenizer& tokenizer, const ChatTemplate& chat,
+                         int64_t context)
+    : model_(model), tokenizer_(tokenizer), chat_(chat), context_(context) {}
+
+void ChatSession::reset() {
+  history_.clear();
+  first_turn_ = 0;
+  cache_.reset();
+  read_.clear();
+}
+
+std::vector<int32_t> ChatSession::prompt(size_t first_turn) const {
+  std::vector<Message> messages;
+  if (!system_.empty()) messages.push_back({Role::kSystem, system_});
+  for (size_t i = first_turn; i < history_.size(); ++i)
+    messages.push_back({history_[i].role, history_[i].text});
+  return chat_.prompt(messages);
+}
+
+ChatSession::Reply ChatSession::ask(const std::string& text, const SamplingConfig& sampling,
+                                    const std::vector<std::string>& stops,
+                                    const std::function<void(const std::string&)>& on_text) {
+  history_.push_back({Role::kUser, text});
+  // Room for an answer: what was asked for, but no more than half of the context.
+  const int64_t room = std::min(sampling.max_tokens, context_ / 2);
+  auto ids = prompt(first_turn_);
+  Reply reply;
+  const size_t last = history_.size() - 1;  // the question itself stays
+  while (static_cast<int64_t>(ids.size()) + room > context_ && first_turn_ < last) {
+    first_turn_ += 2, reply.dropped += 2;
+    ids = prompt(first_turn_);
+  }
+
+  // What was read before and is the same again is not read twice. The last token always is: its state is
+  // asked for.
+  const auto same = std::ranges::mismatch(read_, ids).in1 - read_.begin();
+  const int64_t kept = std::min<int64_t>(same, static_cast<int64_t>(ids.size()) - 1);
+  if (!cache_ || kept == 0) {
+    cache_.emplace(model_.config().layers);
+  } else {
+    cache_->truncate(kept);
+  }
+  reply.read = static_cast<int64_t>(ids.size()) - cache_->length();
+
+  TextStream stream(tokenizer_, stops);
+  GenerateOptions options;
+  options.sampling = sampling;
+  options.stop_tokens = stop_tokens(tokenizer_, &chat_);
+  options.vocab_size = tokenizer_.vocab_size();
+  options.cache = &*cache_;
+  options.on_token = [&](size_t, int32_t id) {
+    const std::string more = stream.add(id);
+    if (on_text && !more.empty()) on_text(more);
+    return !stream.stopped();
+  };
+  const Prompt asked{ids};
+  Answer answer;
+  try {
+    answer = generate(model_, {&asked, 1}, options)[0];
+  } catch (...) {
+    history_.pop_back();
+    cache_.reset(), read_.clear();
+    throw;
+  }
+  const std::string rest = stream.finish();
+  if (on_text && !rest.empty()) on_text(rest);
+  read_ = std::move(ids);
+  read_.insert(read_.end(), answer.ids.begin(), answer.ids.end());
+  read_.resize(static_cast<size_t>(cache_->length()));
+  reply.text = stream.text();
+  reply.end = answer.end;
+  reply.tokens = static_cast<int64_t>(answer.ids.size());
+  history_.push_back({Role::kAssistant, reply.text});
+  return reply;
+}
+
+std::string ChatSession::to_json() const {
+  nlohmann::json messages = nlohmann::json::array();
+  if (!system_.empty()) messages.push_back({{"role", "system"}, {"content", system_}});
+  for (const auto& turn : history_) {
+    messages.push_back({{"role", turn.role == Role::kUser ? "user" : "assistant"}, {"content", turn.text}});
+  }
+  return nlohmann::json{{"messages", messages}}.dump(-1, ' ', false,
+                                                     nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace tightloop

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/chat.h"
+#include "infer/generate.h"
+#include "model/language_model.h"
+#include "tokenizer/tokenizer.h"
+
+namespace tightloop {
+
+/// The template of a run's conversations; none where the tokenizer lacks its control tokens.
+std::unique_ptr<ChatTemplate> chat_template(const ChatConfig& config, const Tokenizer& tokenizer);
+
+/// What ends an answer: the end of text, and of a turn.
+std::vector<int32_t> stop_tokens(const Tokenizer& tokenizer, const ChatTemplate* chat);
+
+/// A conversation with a model. The cache of what was read goes on from turn to turn.
+class ChatSession {
+ public:
+  struct Turn {
+    Role role;
+    std::string text;
+  };
+  struct Reply {
+    std::string text;
+    AnswerEnd end = AnswerEnd::kLength;
+    int64_t tokens = 0, read = 0;  // made, and newly read before that
+    size_t dropped = 0;            // turns that were left out to make room in the context
+  };
+
+  /// All must outlive the session. `context` tokens are the most that prompt and answer may take; older turns
+  /// are left out where there are more.
+  ChatSession(LanguageModel& model, const Tokenizer& tokenizer, const ChatTemplate& chat, int64_t context);
+
+  /// Asks, and waits for the answer; `on_text` sees it as it arrives. Both turns join the history, also where
+  /// the answer was interrupted.
+  Reply ask(const std::string& text, const SamplingConfig& sampling, const std::vector<std::string>& stops,
+            const std::function<void(const std::string&)>& on_text = {});
+
+  /// Forgets everything but the system prompt.
+  void reset();
+  void set_system(std::string text) { system_ = std::move(text); }
+  const std::vector<Turn>& history() const { return history_; }
+  /// The conversation as one line of JSON that training reads: {"messages": [...]}.
+  std::string to_json() const;
+
+ private:
+  std::vector<int32_t> prompt(size_t first_turn) const;
+
+  LanguageModel& model_;
+  const Tokenizer& tokenizer_;
+  const ChatTemplate& chat_;
+  const int64_t context_;
+  std::string system_;
+  std::vector<Turn> history_;
+  size_t first_turn_ = 0;  // turns before it no longer fit
+  std::optional<KvCache> cache_;
+  std::vector<int32_t> read_;  // what the cache holds
+};
+
+}  // namespace tightloop

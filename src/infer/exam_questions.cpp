@@ -1,0 +1,153 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "data/line_reader.h"
+#include "data/render.h"
+#include "infer/exam.h"
+
+namespace tightloop {
+
+namespace {
+
+constexpr size_t kShortAnswer = 16;
+
+std::vector<int32_t> until_stop(std::vector<int32_t> ids, const std::vector<int32_t>& stops) {
+  const auto stop =
+      std::ranges::find_if(ids, [&](int32_t id) { return std::ranges::find(stops, id) != stops.end(); });
+  ids.erase(stop, ids.end());
+  return ids;
+}
+
+// Splits what was rendered for training into the prompt and what was to be learned. False where nothing is
+// asked: no prompt, or no answer.
+bool split(const std::vector<int32_t>& ids, const std::vector<uint8_t>& mask, const Tokenizer& tokenizer,
+           const std::vector<int32_t>& stops, ExamQuestion& question) {
+  const auto first = std::ranges::find(mask, uint8_t{1}) - mask.begin();
+  if (first == 0 || first == static_cast<int64_t>(ids.size())) return false;
+  question.prompt.assign(ids.begin(), ids.begin() + first);
+  const auto answer = until_stop({ids.begin() + first, ids.end()}, stops);
+  question.expected = tokenizer.decode(answer);
+  question.shown = tokenizer.decode(question.prompt);
+  return answer.size() <= kShortAnswer || question.expected.find("####") != std::string::npos;
+}
+
+std::string text_of(const nlohmann::json& record, const std::string& field, const std::string& where) {
+  const auto found = record.find(field);
+  if (found == record.end()) throw data_error("{}: no field '{}'.", where, field);
+  if (found->is_string()) return found->get<std::string>();
+  if (found->is_number()) return found->dump();
+  throw data_error("{}: '{}' is not text.", where, field);
+}
+
+std::vector<std::string> choices_of(const nlohmann::json& value, const std::string& where) {
+  const auto& list = value.is_object() && value.contains("text") ? value["text"] : value;
+  std::vector<std::string> choices;
+  if (list.is_array())
+    for (const auto& item : list) choices.push_back(item.is_string() ? item.get<std::string>() : item.dump());
+  if (choices.size() < 2 || choices.size() > 26)
+    throw data_error("{}: a multiple choice needs a list of 2 to 26 choices.", where);
+  return choices;
+}
+
+}  // namespace
+
+std::vector<ExamQuestion> exam_of(const std::vector<Question>& questions, const Tokenizer& tokenizer) {
+  std::vector<ExamQuestion> exam;
+  for (const auto& question : questions) {
+    exam.push_back({.task = question.task,
+                    .shown = question.prompt,
+                    .expected = question.answer,
+                    .prompt = tokenizer.encode(question.prompt)});
+  }
+  return exam;
+}
+
+std::vector<ExamQuestion> exam_of(const Documents& documents, const std::vector<std::string>& sources,
+                                  const Tokenizer& tokenizer, const std::vector<int32_t>& stop_tokens,
+                                  int64_t limit) {
+  std::vector<ExamQuestion> exam;
+  std::map<int32_t, int64_t> taken;
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> mask;
+  for (uint64_t i = 0; i < documents.size(); ++i) {
+    const int32_t source = documents.source(i);
+    if (limit > 0 && taken[source] >= limit) continue;
+    ids.resize(documents.length(i)), mask.resize(documents.length(i));
+    documents.read(documents.begin(i), ids.size(), ids.data());
+    documents.read_mask(documents.begin(i), mask.size(), mask.data());
+    ExamQuestion question;
+    question.task =
+        source < static_cast<int32_t>(sources.size()) ? sources[source] : fmt::format("{}", source);
+    if (!split(ids, mask, tokenizer, stop_tokens, question)) continue;
+    exam.push_back(std::move(question));
+    ++taken[source];
+  }
+  return exam;
+}
+
+std::vector<ExamQuestion> read_exam(const std::string& file, const DataConfig& data,
+                                    const Tokenizer& tokenizer, const ChatTemplate* chat,
+                                    const std::vector<int32_t>& stop_tokens, int64_t limit) {
+  DataConfig config = data;
+  config.format = "auto";
+  std::unique_ptr<Renderer> renderer;
+  if (chat) {
+    renderer = make_json_renderer(config, tokenizer,
+                                  std::shared_ptr<const ChatTemplate>(std::shared_ptr<void>(), chat));
+  }
+  const std::string name = fs::path(file).stem().string();
+  std::vector<ExamQuestion> exam;
+  RecordBatch held;
+  Rendered rendered;
+  LineReader lines(file, static_cast<uint64_t>(config.max_record_bytes));
+  while (limit == 0 || static_cast<int64_t>(exam.size()) < limit) {
+    const auto status = lines.next();
+    if (status == LineReader::Status::kEnd) break;
+    const std::string where = fmt::format("'{}', line {}", file, lines.number());
+    if (status != LineReader::Status::kLine) throw data_error("{} cannot be read.", where);
+    if (lines.line().find_first_not_of(" \t") == std::string_view::npos) continue;
+    const auto record = nlohmann::json::parse(lines.line(), nullptr, /*allow_exceptions=*/false);
+    if (!record.is_object()) throw data_error("{} is not a JSON object.", where);
+
+    ExamQuestion question;
+    const bool choice = record.contains(config.choices_field);
+    std::vector<std::string> choices;
+    if (choice) choices = choices_of(record[config.choices_field], where);
+    if (renderer) {
+      held.clear();
+      held.add({.bytes = lines.line(), .second = {}});
+      rendered.clear();
+      renderer->render(held[0], rendered);
+      if (rendered.bad != BadKind::kNone) throw data_error("{}: {}.", where, rendered.why);
+      split(rendered.ids, rendered.mask, tokenizer, stop_tokens, question);
+      for (size_t i = 0; i < choices.size(); ++i)
+        question.choices.push_back(tokenizer.encode(std::string(1, static_cast<char>('A' + i))));
+      if (choice) question.right = static_cast<size_t>(final_answer(question.expected).at(0) - 'A');
+    } else {
+      question.shown = text_of(record, config.question_field, where);
+      question.expected = text_of(record, config.answer_field, where);
+      question.prompt = tokenizer.encode("Question: " + question.shown + "\nAnswer:");
+      question.right = choices.size();
+      for (size_t i = 0; i < choices.size(); ++i) {
+        question.choices.push_back(tokenizer.encode(" " + choices[i]));
+        if (question.expected == choices[i] || question.expected == fmt::format("{}", i) ||
+            question.expected == std::string(1, static_cast<char>('A' + i)))
+          question.right = std::min(question.right, i);
+      }
+      if (choice && question.right == choices.size())
+        throw data_error("{}: the answer is none of the choices.", where);
+    }
+    if (question.prompt.empty()) throw data_error("{} asks nothing.", where);
+    question.task = record.contains("task") ? text_of(record, "task", where) : name;
+    exam.push_back(std::move(question));
+  }
+  if (exam.empty()) throw data_error("'{}' holds no question.", file);
+  return exam;
+}
+
+}  // namespace tightloop

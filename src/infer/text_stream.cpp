@@ -1,0 +1,60 @@
+#include "infer/text_stream.h"
+
+#include <algorithm>
+
+namespace tightloop {
+
+namespace {
+
+constexpr size_t kRecent = 8;
+
+// Bytes at the end that begin a UTF-8 character without ending it.
+size_t cut_character(std::string_view text) {
+  for (size_t back = 1; back <= std::min<size_t>(3, text.size()); ++back) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
+    if ((byte & 0xC0) == 0x80) continue;
+    const size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
+    return length > back ? back : 0;
+  }
+  return 0;
+}
+
+// The longest end of `text` that `stop` begins with.
+size_t begun(std::string_view text, std::string_view stop) {
+  for (size_t size = std::min(text.size(), stop.size() - 1); size > 0; --size)
+    if (text.ends_with(stop.substr(0, size))) return size;
+  return 0;
+}
+
+}  // namespace
+
+std::string TextStream::release(size_t bytes) {
+  std::string out = pending_.substr(0, bytes);
+  pending_.erase(0, bytes);
+  text_ += out;
+  return out;
+}
+
+std::string TextStream::add(int32_t id) {
+  if (stopped_) return {};
+  const size_t before = recent_.empty() ? 0 : tokenizer_.decode(recent_).size();
+  recent_.push_back(id);
+  const std::string now = tokenizer_.decode(recent_);
+  if (now.size() > before) pending_ += now.substr(before);
+  if (recent_.size() > kRecent) recent_.erase(recent_.begin());
+
+  size_t first = std::string::npos, held = cut_character(pending_);
+  for (const auto& stop : stops_) {
+    first = std::min(first, pending_.find(stop));
+    held = std::max(held, begun(pending_, stop));
+  }
+  if (first == std::string::npos) return release(pending_.size() - held);
+  stopped_ = true;
+  std::string out = release(first);
+  pending_.clear();
+  return out;
+}
+
+std::string TextStream::finish() { return release(pending_.size()); }
+
+}  // namespace tightloop

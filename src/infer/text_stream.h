@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tokenizer/tokenizer.h"
+
+namespace tightloop {
+
+/// Tokens to text as they arrive, up to the first of the stop strings. Text that may be the beginning of a
+/// stop string, or of a character of which bytes are missing, is kept back until it is known.
+class TextStream {
+ public:
+  TextStream(const Tokenizer& tokenizer, std::vector<std::string> stops)
+      : tokenizer_(tokenizer), stops_(std::move(stops)) {}
+
+  /// The text that this token makes certain. Nothing more comes once stopped().
+  std::string add(int32_t id);
+  /// What was kept back, when no token follows.
+  std::string finish();
+  bool stopped() const { return stopped_; }
+  /// All that was given out so far.
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string release(size_t bytes);
+
+  const Tokenizer& tokenizer_;
+  std::vector<std::string> stops_;
+  std::vector<int32_t> recent_;  // a token's text may depend on those before it (SentencePiece)
+  std::string pending_, text_;
+  bool stopped_ = false;
+};
+
+}  // namespace tightloop

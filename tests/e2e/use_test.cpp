@@ -1,0 +1,232 @@
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "e2e/program.h"
+
+namespace tightloop {
+namespace {
+
+using testing::contains;
+using testing::run;
+using testing::TempFolder;
+
+nlohmann::json json_of(const testing::Outcome& outcome) {
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  return nlohmann::json::parse(outcome.output, nullptr, false);
+}
+
+// Two tiny runs that all tests here look at: one on text, and one on conversations with its own template.
+class Use : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new TempFolder;
+    std::string text, talk;
+    for (int i = 0; i < 200; ++i) {
+      text += "Document " + std::to_string(i) + " says that the cat sat on the mat.\n\n";
+      talk += "{\"question\": \"What is " + std::to_string(i) + "?\", \"answer\": \"It is " +
+              std::to_string(i) + ".\\n#### " + std::to_string(i % 10) + "\"}\n";
+    }
+    write_file_whole(*folder_ / "text.txt", text);
+    write_file_whole(*folder_ / "talk.jsonl", talk);
+    const std::string small =
+        "--model.layers 1 --model.width 32 --model.heads 2 --train.device cpu --train.precision fp32 "
+        "--tokenizer.vocab_size 300 --train.steps 12 --train.micro_batch 8 --train.lr 1e-2 ";
+    const std::string config = "'" TIGHTLOOP_SOURCE_DIR "/configs/text.yaml' ";
+    ok("tightloop train " + config + small + "--data.train text.txt --data.seq_len 48 --run.name text");
+    ok("tightloop train " + config + small +
+       "--data.source jsonl --data.train talk.jsonl --data.holdout 0.2 --data.rows pad --data.seq_len 64 "
+       "--chat.form own --chat.user '<user>{content}' --chat.assistant '<bot>{content}<|endoftext|>' "
+       "--chat.system '<sys>{content}' --run.name talk");
+  }
+  static void TearDownTestSuite() { delete folder_; }
+
+  static testing::Outcome in(const std::string& command) { return run(folder_->path(), command); }
+  static void ok(const std::string& command) {
+    const auto outcome = in(command);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  }
+  static TempFolder* folder_;
+};
+
+TempFolder* Use::folder_ = nullptr;
+
+TEST_F(Use, GenerateInBatchesIsTheSameAsAlone) {
+  write_file_whole(*folder_ / "prompts.txt", "Document\n\nThe cat sat on\nthe\n");
+  const auto many =
+      json_of(in("tightloop generate --run runs/text --prompts prompts.txt --n 2 --max-tokens 8 --json"));
+  ASSERT_EQ(many["results"].size(), 6u);
+  EXPECT_EQ(many["results"][2]["prompt"], "The cat sat on");
+  EXPECT_NE(many["results"][2]["text"], many["results"][3]["text"]);
+  const auto one = json_of(
+      in("tightloop generate --run runs/text --prompt 'The cat sat on' --max-tokens 8 --json --batch 1"));
+  EXPECT_EQ(one["results"][0]["ids"], many["results"][2]["ids"]);
+  EXPECT_GT(one["tokens_per_second"].get<double>(), 0);
+  const auto text = in("tightloop generate --run runs/text --prompts prompts.txt --max-tokens 8");
+  EXPECT_TRUE(contains(text.output, "--- prompt 2, sample 1\nThe cat sat on")) << text.output;
+}
+
+TEST_F(Use, GenerateStopsAtAText) {
+  const std::string base = "tightloop generate --run runs/text --prompt 'Document 1' --temperature 0 --json ";
+  const auto free = json_of(in(base + "--max-tokens 20"))["results"][0]["text"].get<std::string>();
+  ASSERT_GT(free.size(), 6u);
+  const std::string stop = free.substr(3, 3);
+  write_file_whole(*folder_ / "stop", stop);
+  const auto stopped =
+      json_of(in(base + "--max-tokens 20 --stop \"$(cat stop)\" --stop never"))["results"][0];
+  EXPECT_EQ(stopped["text"], free.substr(0, free.find(stop)));
+  EXPECT_EQ(stopped["end"], "stop");
+}
+
+TEST_F(Use, GenerateTakesIds) {
+  const auto ids =
+      json_of(in("tightloop generate --run runs/text --ids '[68, 111, 99]' --max-tokens 3 --json"));
+  EXPECT_EQ(ids["results"][0]["prompt_tokens"], 3);
+  EXPECT_EQ(ids["results"][0]["ids"].size(), 3u);
+}
+
+TEST_F(Use, GenerateRefusesWhatMakesNoSense) {
+  const std::string base = "tightloop generate --run runs/text ";
+  EXPECT_TRUE(contains(in(base + "--prompt a --n 2 --temperature 0").output, "would be the same"));
+  EXPECT_EQ(in(base + "--prompt a --n 2 --temperature 0").exit_code, 2);
+  EXPECT_EQ(in(base + "--prompt a --ids 1").exit_code, 2);
+  EXPECT_EQ(in(base + "--prompt a --stop ''").exit_code, 2);
+  EXPECT_EQ(in(base + "--ids 1,x").exit_code, 2);
+  EXPECT_EQ(in(base + "--ids 99999").exit_code, 3);
+  EXPECT_EQ(in(base + "--prompts absent.txt").exit_code, 3);
+  EXPECT_EQ(in(base + "--prompt a --top-p 2").exit_code, 2);
+  // An empty prompt begins a document; one longer than the rows of training is said to be.
+  EXPECT_EQ(in(base + "--max-tokens 2 < /dev/null").exit_code, 0);
+  const auto longer = in(base + "--max-tokens 2 --prompt \"$(printf 'cat %.0s' $(seq 100))\"");
+  EXPECT_EQ(longer.exit_code, 0);
+  EXPECT_TRUE(contains(longer.output, "longer than the 48 tokens")) << longer.output;
+  EXPECT_EQ(in(base + "--max-tokens 2 --prompt \"$(printf '\\377\\376')\"").exit_code, 0) << "not UTF-8";
+  in("cp -r runs/text runs/bare && rm -r runs/bare/checkpoints/*");
+  const auto bare = in("tightloop generate --run runs/bare --prompt a");
+  EXPECT_EQ(bare.exit_code, 4) << bare.output;
+  in("rm -r runs/bare");
+}
+
+TEST_F(Use, EvalMeasuresAText) {
+  write_file_whole(*folder_ / "short.txt", "The cat sat.");
+  const auto json = json_of(in("tightloop eval --model runs/text --input short.txt --json"));
+  EXPECT_EQ(json["bytes"], 12);
+  const double sum = json["loss"].get<double>() * json["tokens"].get<double>();
+  EXPECT_NEAR(json["bits_per_byte"].get<double>(), sum / std::log(2.0) / 12, 1e-9);
+  EXPECT_NEAR(json["perplexity"].get<double>(), std::exp(json["loss"].get<double>()), 1e-6);
+  // Longer than the context: windows.
+  const auto longer = json_of(in("tightloop eval --model runs/text --input text.txt --json"));
+  const auto other =
+      json_of(in("tightloop eval --model runs/text --input text.txt --stride 8 --batch 3 --json"));
+  EXPECT_EQ(longer["tokens"], other["tokens"]);
+  EXPECT_NEAR(longer["loss"].get<double>(), other["loss"].get<double>(), 0.2);
+
+  write_file_whole(*folder_ / "empty.txt", "");
+  EXPECT_EQ(in("tightloop eval --model runs/text --input empty.txt").exit_code, 3);
+  EXPECT_EQ(in("tightloop eval --model runs/text --input absent.txt").exit_code, 3);
+}
+
+TEST_F(Use, EvalAsksHeldOutQuestions) {
+  const auto json = json_of(in("tightloop eval --run runs/talk --limit 7 --json"));
+  EXPECT_EQ(json["asked"], 7);
+  EXPECT_TRUE(json.contains("by_task"));
+  EXPECT_GT(json["loss"].get<double>(), 0);
+  write_file_whole(*folder_ / "exam.jsonl",
+                   "{\"question\": \"What is 3?\", \"answer\": \"#### 3\", \"task\": \"numbers\"}\n"
+                   "{\"question\": \"Which?\", \"choices\": [\"a\", \"b\"], \"answer\": \"B\"}\n");
+  const auto exam =
+      json_of(in("tightloop eval --run runs/talk --questions exam.jsonl --samples 3 --max-tokens 10 --json"));
+  EXPECT_EQ(exam["asked"], 2);
+  EXPECT_TRUE(exam["by_task"].contains("numbers"));
+  EXPECT_TRUE(exam["by_task"].contains("exam"));
+  EXPECT_EQ(exam["samples"], 3);
+  EXPECT_EQ(in("tightloop eval --run runs/talk --questions text.txt").exit_code, 3);
+}
+
+TEST_F(Use, ChatTakesLinesFromAPipe) {
+  const auto talk =
+      in("printf 'What is 3?\\n\\n/history\\n/save t.jsonl\\n/reset\\n/nonsense\\nWhat is 3?' | "
+         "tightloop chat --run runs/talk --temperature 0 --max-tokens 12");
+  EXPECT_EQ(talk.exit_code, 0) << talk.output;
+  EXPECT_FALSE(contains(talk.output, "\033")) << "no colour in a pipe";
+  EXPECT_TRUE(contains(talk.output, "> What is 3?")) << talk.output;
+  EXPECT_TRUE(contains(talk.output, "no command /nonsense")) << talk.output;
+  // The same question in a new conversation gets the same answer.
+  const std::string answer = talk.output.substr(0, talk.output.find("> What"));
+  EXPECT_TRUE(talk.output.ends_with(answer)) << talk.output;
+  const auto saved = nlohmann::json::parse(read_file(*folder_ / "t.jsonl"));
+  EXPECT_EQ(saved["messages"][0]["content"], "What is 3?");
+  EXPECT_EQ(in("tightloop chat --run runs/talk < /dev/null").exit_code, 0);
+  EXPECT_EQ(in("echo /quit | tightloop chat --run runs/talk").exit_code, 0);
+}
+
+TEST_F(Use, ChatAtATerminalHasAHistory) {
+  if (in("command -v script").exit_code != 0) GTEST_SKIP() << "not here: script";
+  // The arrow key brings the first question back; Ctrl-C and Ctrl-D at the prompt.
+  const auto talk =
+      in("(sleep 1; printf 'What is 4?\\r'; sleep 1; printf '\\033[A\\r'; sleep 1; printf "
+         "'abc\\003/history\\r'; "
+         "sleep 0.5; printf '\\004') | TERM=xterm script -qec \"'" TIGHTLOOP_BINARY_DIR
+         "/tightloop' chat --run runs/talk --temperature 0 --max-tokens 5\" /dev/null");
+  EXPECT_EQ(talk.exit_code, 0) << talk.output;
+  const auto history = talk.output.rfind("/history");
+  ASSERT_NE(history, std::string::npos) << talk.output;
+  size_t asked = 0;
+  for (size_t at = history; (at = talk.output.find("What is 4?", at)) != std::string::npos; ++at) ++asked;
+  EXPECT_EQ(asked, 2u) << talk.output;
+  EXPECT_TRUE(contains(talk.output, "Ctrl-D ends")) << talk.output;
+}
+
+TEST_F(Use, ChatNeedsATemplateThatTheTokenizerKnows) {
+  const auto wrong = in("echo hello | tightloop chat --run runs/text");
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_TRUE(contains(wrong.output, "<|im_start|>")) << wrong.output;
+}
+
+TEST_F(Use, CtrlCStopsTheAnswerNotTheProgram) {
+  // The pipe stays open after the first question; the interrupt comes while it is answered or waited for.
+  const auto talk = in(
+      "mkfifo pipe; (printf 'What is 3?\\n'; sleep 2; printf '/history\\n') > pipe & '" TIGHTLOOP_BINARY_DIR
+      "/tightloop' chat --run runs/talk --max-tokens 100000 --temperature 3 < pipe & chat=$!; "
+      "sleep 1; kill -INT $chat; wait $chat; echo code $?");
+  EXPECT_TRUE(contains(talk.output, "> What is 3?")) << talk.output;
+  EXPECT_TRUE(contains(talk.output, "code 0")) << talk.output;
+}
+
+TEST_F(Use, InspectLossAddsUpToTheRowsLoss) {
+  const auto json = json_of(in("tightloop inspect loss --run runs/talk --row 1 --json"));
+  double sum = 0;
+  int64_t learned = 0;
+  for (const auto& token : json["tokens"]) {
+    if (token["mask"] == 1) sum += token["loss"].get<double>(), ++learned;
+    EXPECT_GE(token["rank"].get<int64_t>(), 1);
+  }
+  EXPECT_EQ(learned, json["supervised"]);
+  EXPECT_GT(learned, 0);
+  EXPECT_LT(learned, json["length"].get<int64_t>());
+  EXPECT_NEAR(json["loss"].get<double>(), sum / static_cast<double>(learned), 1e-9);
+  const auto table = in("tightloop inspect loss --run runs/talk --row 1 --train");
+  EXPECT_TRUE(contains(table.output, "rank")) << table.output;
+  EXPECT_TRUE(contains(table.output, "..▆") || contains(table.output, "..▇")) << table.output;
+  EXPECT_EQ(in("tightloop inspect loss --run runs/talk --row 100000").exit_code, 2);
+}
+
+TEST_F(Use, InspectBatchShowsShapesAndRows) {
+  const auto json = json_of(in("tightloop inspect batch --run runs/talk --json"));
+  EXPECT_EQ(json["rows"], 8);
+  EXPECT_EQ(json["length"], 63);
+  EXPECT_GT(json["padding_share"].get<double>(), 0);
+  const auto text = in("tightloop inspect batch runs/talk/config.yaml --rows 1");
+  EXPECT_EQ(text.exit_code, 0) << text.output;
+  EXPECT_TRUE(contains(text.output, "8 rows x 63 tokens")) << text.output;
+  EXPECT_TRUE(contains(text.output, "[It is ")) << text.output;
+}
+
+TEST_F(Use, BenchGenerate) {
+  const auto json = json_of(
+      in("tightloop bench generate --run runs/text --prompt-tokens 8 --new-tokens 4 --batch 2 --json"));
+  EXPECT_GT(json["tokens_s"].get<double>(), 0);
+}
+
+}  // namespace
+}  // namespace tightloop

@@ -1,0 +1,103 @@
+#include "infer/chat_session.h"
+
+#include <nlohmann/json.hpp>
+
+#include "data/byte_tokenizer.h"
+#include "infer/model.h"
+#include "support.h"
+
+namespace tightloop {
+namespace {
+
+using testing::ByteTokenizer;
+using testing::small_model;
+
+class Chat : public ::testing::Test {
+ protected:
+  const std::unique_ptr<LanguageModel> model = small_model(259);
+  const ByteTokenizer tokenizer{{"<|im_start|>", "<|im_end|>"}};
+  const ChatTemplate chat{{}, tokenizer};
+  SamplingConfig sampling;
+
+  void SetUp() override { sampling.max_tokens = 6, sampling.temperature = 0; }
+
+  // The answer to a whole conversation, read afresh.
+  std::string afresh(const std::vector<Message>& messages) {
+    GenerateOptions options;
+    options.sampling = sampling, options.stop_tokens = stop_tokens(tokenizer, &chat);
+    options.vocab_size = tokenizer.vocab_size();
+    const std::vector<Prompt> prompt{{chat.prompt(messages)}};
+    return tokenizer.decode(generate(*model, prompt, options)[0].ids);
+  }
+};
+
+TEST_F(Chat, LaterTurnsReadOnlyWhatIsNewAndAnswerAsIfReadAfresh) {
+  ChatSession session(*model, tokenizer, chat, 1000);
+  std::vector<Message> messages{{Role::kUser, "hello"}};
+  std::string streamed;
+  const auto one = session.ask("hello", sampling, {}, [&](const std::string& text) { streamed += text; });
+  EXPECT_EQ(one.text, afresh(messages));
+  EXPECT_EQ(streamed, one.text);
+  messages.push_back({Role::kAssistant, one.text});
+  messages.push_back({Role::kUser, "and then?"});
+  const auto two = session.ask("and then?", sampling, {});
+  EXPECT_EQ(two.text, afresh(messages));
+  // A byte a token: the turn and what stands around it, and the last token of the answer.
+  EXPECT_LE(two.read,
+            static_cast<int64_t>(chat.prompt(std::vector<Message>{{Role::kUser, "and then?"}}).size()) + 4);
+  EXPECT_EQ(session.history().size(), 4u);
+}
+
+TEST_F(Chat, ResetForgets) {
+  ChatSession session(*model, tokenizer, chat, 1000);
+  session.set_system("Be brief.");
+  const auto one = session.ask("hello", sampling, {});
+  session.ask("more", sampling, {});
+  session.reset();
+  EXPECT_TRUE(session.history().empty());
+  EXPECT_EQ(session.ask("hello", sampling, {}).text, one.text);
+  EXPECT_EQ(one.text, afresh({{Role::kSystem, "Be brief."}, {Role::kUser, "hello"}}));
+}
+
+TEST_F(Chat, StopStringsEndAnAnswer) {
+  ChatSession session(*model, tokenizer, chat, 1000);
+  const auto free = session.ask("hello", sampling, {});
+  ASSERT_GE(free.text.size(), 4u);
+  session.reset();
+  const auto stopped = session.ask("hello", sampling, {free.text.substr(2, 2)});
+  EXPECT_EQ(stopped.text, free.text.substr(0, free.text.find(free.text.substr(2, 2))));
+  EXPECT_EQ(stopped.end, AnswerEnd::kStopped);
+  const auto next = session.ask("go on", sampling, {});
+  EXPECT_EQ(next.text,
+            afresh({{Role::kUser, "hello"}, {Role::kAssistant, stopped.text}, {Role::kUser, "go on"}}));
+}
+
+TEST_F(Chat, OldTurnsLeaveAFullContext) {
+  ChatSession session(*model, tokenizer, chat, 80);
+  session.set_system("S");
+  size_t dropped = 0;
+  for (int i = 0; i < 5; ++i) dropped += session.ask("question", sampling, {}).dropped;
+  EXPECT_GT(dropped, 0u);
+  EXPECT_EQ(session.history().size(), 10u) << "all of it stays in the history";
+  // A question that does not fit on its own is still asked.
+  EXPECT_NO_THROW(session.ask(std::string(200, 'x'), sampling, {}));
+}
+
+TEST_F(Chat, WhatAUserWritesIsNoControlToken) {
+  ChatSession session(*model, tokenizer, chat, 1000);
+  const auto reply = session.ask("<|im_end|>", sampling, {});
+  EXPECT_EQ(reply.text, afresh({{Role::kUser, "<|im_end|>"}}));
+  const auto json = nlohmann::json::parse(session.to_json());
+  EXPECT_EQ(json.at("messages").size(), 2u);
+  EXPECT_EQ(json["messages"][0]["content"], "<|im_end|>");
+  EXPECT_EQ(json["messages"][1]["role"], "assistant");
+}
+
+TEST(ChatTemplateOf, IsNoneWithoutControlTokens) {
+  const ByteTokenizer plain;
+  EXPECT_EQ(chat_template({}, plain), nullptr);
+  EXPECT_EQ(stop_tokens(plain, nullptr), (std::vector<int32_t>{256}));
+}
+
+}  // namespace
+}  // namespace tightloop

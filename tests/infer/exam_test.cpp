@@ -1,0 +1,217 @@
+#include "infer/exam.h"
+
+#include <ATen/ops/tensor.h>
+
+#include "core/files.h"
+#include "data/byte_tokenizer.h"
+#include "infer/chat_session.h"
+#include "infer/generate.h"
+#include "infer/model.h"
+#include "infer/prompts.h"
+#include "infer/token_scores.h"
+#include "support.h"
+
+namespace tightloop {
+namespace {
+
+using testing::ByteTokenizer;
+using testing::error_of;
+using testing::small_model;
+using testing::TempFolder;
+
+const std::vector<std::string> kControls{"<|im_start|>", "<|im_end|>"};
+
+// The mean loss of `answer` after `prompt`, in a pass of its own.
+double text_mean(LanguageModel& model, const std::vector<int32_t>& prompt,
+                 const std::vector<int32_t>& answer) {
+  std::vector<int64_t> ids(prompt.begin(), prompt.end());
+  ids.insert(ids.end(), answer.begin(), answer.end());
+  const auto all = at::tensor(ids).unsqueeze(0);
+  const int64_t T = all.size(1) - 1, count = static_cast<int64_t>(answer.size());
+  const auto losses = score_tokens(model, all.narrow(1, 0, T), all.narrow(1, 1, T)).loss[0];
+  return losses.narrow(0, T - count, count).mean().item<double>();
+}
+
+TEST(FinalAnswer, IsWhatFollowsTheMark) {
+  EXPECT_EQ(final_answer("48/2 = 24\n#### 72"), "72");
+  EXPECT_EQ(final_answer("#### 1\n#### $1,234. \n"), "1234");
+  EXPECT_EQ(final_answer("####"), "");
+  EXPECT_EQ(final_answer("#### 5\nand more"), "5");
+  EXPECT_EQ(final_answer("  enots \n"), "enots");
+  EXPECT_EQ(final_answer("1,5"), "1,5") << "only a marked answer is a number";
+}
+
+TEST(Exam, CountsByTask) {
+  const auto model = small_model(257);
+  const ByteTokenizer tokenizer;
+  // What the model says itself is right; anything else is wrong.
+  std::vector<ExamQuestion> exam;
+  for (const char* prompt : {"ab", "b", "hello", "zz"})
+    exam.push_back({.task = "own", .shown = prompt, .prompt = tokenizer.encode(prompt)});
+  auto options = greedy_exam(exam, tokenizer);
+  options.sampling.max_tokens = 4, options.rows = 3;
+  for (auto& question : exam) {
+    GenerateOptions generation;
+    generation.sampling = options.sampling, generation.stop_tokens = options.stop_tokens;
+    generation.vocab_size = tokenizer.vocab_size();
+    const std::vector<Prompt> prompt{{question.prompt}};
+    question.expected = tokenizer.decode(generate(*model, prompt, generation)[0].ids);
+  }
+  exam.push_back({.task = "other", .shown = "x", .expected = "never", .prompt = {65}});
+  size_t last = 0;
+  options.progress = [&](size_t done, size_t total) {
+    last = done;
+    EXPECT_EQ(total, 5u);
+  };
+  const auto result = take_exam(*model, tokenizer, exam, options);
+  EXPECT_EQ(last, 5u);
+  EXPECT_EQ(result.by_task.at("own").right, 4);
+  EXPECT_EQ(result.by_task.at("other").right, 0);
+  EXPECT_EQ(result.all.asked, 5);
+  EXPECT_DOUBLE_EQ(result.all.share(), 0.8);
+}
+
+TEST(Exam, ChoicesGoByLikelihood) {
+  const auto model = small_model(257);
+  const ByteTokenizer tokenizer;
+  std::vector<ExamQuestion> exam;
+  for (const char* prompt : {"one", "two of", "a longer question"}) {
+    ExamQuestion question{.task = "choice", .shown = prompt, .prompt = tokenizer.encode(prompt)};
+    double best = 1e9;
+    for (const char* choice : {" yes", " no", " well, perhaps"}) {
+      question.choices.push_back(tokenizer.encode(choice));
+      const auto loss = text_mean(*model, question.prompt, question.choices.back());
+      if (loss < best) best = loss, question.right = question.choices.size() - 1;
+    }
+    exam.push_back(question);
+  }
+  auto options = greedy_exam(exam, tokenizer);
+  options.rows = 4;
+  EXPECT_EQ(take_exam(*model, tokenizer, exam, options).all.right, 3);
+  for (auto& question : exam) question.right = (question.right + 1) % 3;
+  EXPECT_EQ(take_exam(*model, tokenizer, exam, options).all.right, 0);
+}
+
+TEST(Exam, SamplesGivePassRates) {
+  const auto model = small_model(257);
+  const ByteTokenizer tokenizer;
+  ExamQuestion question{.task = "t", .shown = "q", .prompt = tokenizer.encode("q")};
+  std::vector<ExamQuestion> exam{question};
+  auto options = greedy_exam(exam, tokenizer);
+  options.sampling.temperature = 1.5, options.sampling.max_tokens = 1, options.samples = 64;
+  GenerateOptions generation;
+  generation.sampling = options.sampling, generation.vocab_size = tokenizer.vocab_size();
+  const std::vector<Prompt> prompt{{question.prompt, 5}};
+  exam[0].expected = tokenizer.decode(generate(*model, prompt, generation)[0].ids);
+  const auto result = take_exam(*model, tokenizer, exam, options);
+  EXPECT_EQ(result.all.passed, 1);
+  EXPECT_GE(result.all.share(), 1.0 / 64);
+  EXPECT_LT(result.all.share(), 1.0);
+}
+
+TEST(Exam, DocumentsAreQuestionsWithAnswers) {
+  const ByteTokenizer tokenizer(kControls);
+  TokenStore store(tokenizer.vocab_size());
+  const auto add = [&](const std::string& prompt, const std::string& answer, int32_t source) {
+    auto ids = tokenizer.encode(prompt);
+    std::vector<uint8_t> mask(ids.size(), 0);
+    for (const int32_t id : tokenizer.encode(answer + "<|im_end|>")) ids.push_back(id), mask.push_back(1);
+    store.append(ids, mask, source);
+  };
+  add("1+1?", "2", 0);
+  add("long?", "a very long answer without a mark, not comparable", 0);
+  add("sum?", "a very long way to it\n#### 12", 1);
+  add("again?", "3", 0);
+  store.append(tokenizer.encode("just text"), {}, 0);
+  const std::vector<int32_t> stops{*tokenizer.token_id("<|im_end|>")};
+  const auto exam = exam_of(store, {"a", "b"}, tokenizer, stops, 0);
+  ASSERT_EQ(exam.size(), 3u);
+  EXPECT_EQ(exam[0].shown, "1+1?");
+  EXPECT_EQ(exam[0].expected, "2");
+  EXPECT_EQ(exam[1].task, "b");
+  EXPECT_EQ(final_answer(exam[1].expected), "12");
+  EXPECT_EQ(exam_of(store, {"a", "b"}, tokenizer, stops, 1).size(), 2u);
+}
+
+TEST(Exam, IsReadFromJsonl) {
+  const ByteTokenizer tokenizer(kControls);
+  const ChatTemplate chat({}, tokenizer);
+  const std::vector<int32_t> stops{*tokenizer.token_id("<|im_end|>")};
+  const TempFolder folder;
+  write_file_whole(folder / "exam.jsonl",
+                   "{\"question\": \"1+1?\", \"answer\": \"#### 2\", \"task\": \"sums\"}\n\n"
+                   "{\"question\": \"Which?\", \"choices\": [\"red\", \"blue\"], \"answer\": 1}\n");
+  const std::string file = folder / "exam.jsonl";
+  const auto asked = read_exam(file, {}, tokenizer, &chat, stops, 0);
+  ASSERT_EQ(asked.size(), 2u);
+  EXPECT_EQ(asked[0].task, "sums");
+  EXPECT_EQ(asked[0].expected, "#### 2");
+  EXPECT_EQ(asked[0].shown, "<|im_start|>user\n1+1?<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(asked[1].task, "exam");
+  ASSERT_EQ(asked[1].choices.size(), 2u);
+  EXPECT_EQ(asked[1].choices[1], tokenizer.encode("B"));
+  EXPECT_EQ(asked[1].right, 1u);
+  EXPECT_EQ(read_exam(file, {}, tokenizer, &chat, stops, 1).size(), 1u);
+
+  const auto plain = read_exam(file, {}, tokenizer, nullptr, stops, 0);
+  EXPECT_EQ(tokenizer.decode(plain[1].prompt), "Question: Which?\nAnswer:");
+  EXPECT_EQ(tokenizer.decode(plain[1].choices[1]), " blue");
+  EXPECT_EQ(plain[1].right, 1u);
+}
+
+TEST(Exam, BadFilesNameTheLine) {
+  const ByteTokenizer tokenizer(kControls);
+  const ChatTemplate chat({}, tokenizer);
+  const TempFolder folder;
+  const auto fail = [&](const std::string& text, const ChatTemplate* with) {
+    write_file_whole(folder / "bad.jsonl", text);
+    return error_of(ExitCode::kData, [&] { read_exam(folder / "bad.jsonl", {}, tokenizer, with, {}, 0); });
+  };
+  for (const auto* with : {&chat, static_cast<const ChatTemplate*>(nullptr)}) {
+    EXPECT_NE(fail("{\"question\": \"a\", \"answer\": \"b\"}\nnonsense\n", with).find("line 2"),
+              std::string::npos);
+    EXPECT_NE(fail("{\"question\": \"a\"}\n", with).find("line 1"), std::string::npos);
+    EXPECT_NE(fail("\n", with).find("no question"), std::string::npos);
+    EXPECT_NE(fail("{\"question\": \"a\", \"choices\": [\"x\"], \"answer\": 0}\n", with).find("choices"),
+              std::string::npos);
+    EXPECT_NE(
+        fail("{\"question\": \"a\", \"choices\": [\"x\", \"y\"], \"answer\": \"z\"}\n", with).find("none of"),
+        std::string::npos);
+  }
+}
+
+TEST(Prompts, AreReadFromFiles) {
+  const ByteTokenizer tokenizer;
+  const TempFolder folder;
+  write_file_whole(folder / "a.txt", "one\n\ntwo words\n");
+  const auto lines = read_prompts(folder / "a.txt", tokenizer);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[1].text, "two words");
+  write_file_whole(folder / "a.jsonl", "{\"prompt\": \"a\\nb\"}\n\"c\"\n{\"ids\": [100, 101]}\n");
+  const auto json = read_prompts(folder / "a.jsonl", tokenizer);
+  ASSERT_EQ(json.size(), 3u);
+  EXPECT_EQ(json[0].text, "a\nb");
+  EXPECT_EQ(json[2].ids, (std::vector<int32_t>{100, 101}));
+  EXPECT_EQ(json[2].text, "de");
+  write_file_whole(folder / "bad.jsonl", "{\"prompt\": \"a\"}\n{\"text\": 1}\n");
+  EXPECT_NE(error_of(ExitCode::kData, [&] { read_prompts(folder / "bad.jsonl", tokenizer); }).find("line 2"),
+            std::string::npos);
+  write_file_whole(folder / "empty.txt", "\n");
+  error_of(ExitCode::kData, [&] { read_prompts(folder / "empty.txt", tokenizer); });
+  error_of(ExitCode::kData, [&] { read_prompts(folder / "absent.txt", tokenizer); });
+}
+
+TEST(Prompts, IdsAreListsOfNumbers) {
+  const ByteTokenizer tokenizer;
+  const std::vector<int32_t> ids{1, 22, 3};
+  EXPECT_EQ(ids_prompt("1,22,3", tokenizer).ids, ids);
+  EXPECT_EQ(ids_prompt("[1, 22, 3]", tokenizer).ids, ids);
+  EXPECT_EQ(ids_prompt("1 22 3", tokenizer).ids, ids);
+  for (const char* bad : {"", "[]", "1,x", "1.5", "99999999999", "1;2"})
+    error_of(ExitCode::kUsage, [&] { ids_prompt(bad, tokenizer); });
+  error_of(ExitCode::kData, [&] { ids_prompt("400", tokenizer); });
+  EXPECT_EQ(text_prompt("", tokenizer).ids, (std::vector<int32_t>{256})) << "a document from its start";
+}
+
+}  // namespace
+}  // namespace tightloop
