@@ -7,13 +7,8 @@
 
 namespace tightloop::cli {
 
-/// The recipe in a file, with the command line's settings on top.
-inline Recipe read_recipe(const std::string& file, const Settings& settings) {
-  Recipe recipe;
-  Config config = recipe.bind();
-  config.load(file);
-  config.apply(settings);
-  return recipe;
-}
+/// The recipe in a file, with the command line's settings on top. Where it starts from another model
+/// (train.init_from), that one's sizes and tokenizer lie underneath.
+Recipe read_recipe(const std::string& file, const Settings& settings);
 
 }  // namespace tightloop::cli

@@ -73,6 +73,7 @@ int parse_and_run(int argc, char** argv) {
   add_generate(app);
   add_chat(app, settings);
   add_inspect(app, settings);
+  add_export(app);
   add_data(app, settings);
   add_prepare(app, settings);
   add_tokenizer(app);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/recipe.h"
 #include "cli/report.h"
 #include "cli/verbs.h"
 #include "core/error.h"
@@ -51,9 +52,13 @@ void train(const Options& options, const Settings& settings) {
         "name a recipe (tightloop train configs/quickstart.yaml) or --resume a run, one of the two.");
   }
   Recipe recipe;
-  Config config = recipe.bind();
-  config.load(options.resume.empty() ? fs::path(options.file) : RunFolder::open(options.resume).config());
-  config.apply(settings);
+  if (options.resume.empty()) {
+    recipe = read_recipe(options.file, settings);
+  } else {
+    Config config = recipe.bind();
+    config.load(RunFolder::open(options.resume).config());
+    config.apply(settings);
+  }
   const auto run = options.resume.empty()
                        ? RunFolder::create(run_path(recipe.run, options.file), options.overwrite)
                        : RunFolder::open(options.resume);

@@ -30,6 +30,7 @@ void add_generate(CLI::App& app);
 void add_model(CLI::App& app, const Settings& settings);
 void add_chat(CLI::App& app, const Settings& settings);
 void add_inspect(CLI::App& app, const Settings& settings);
+void add_export(CLI::App& app);
 void add_bench(CLI::App& app, const Settings& settings);
 void add_bench_loader(CLI::App& bench, const Settings& settings);
 void add_bench_generate(CLI::App& bench);

@@ -10,20 +10,6 @@ namespace {
 
 constexpr std::string_view kContent = "{content}", kEnd = "{end}";
 
-struct Spelling {
-  const char *begin, *system, *user, *assistant, *tool;
-};
-constexpr Spelling kChatml{"", "<|im_start|>system\n{content}<|im_end|>\n",
-                           "<|im_start|>user\n{content}<|im_end|>\n",
-                           "<|im_start|>assistant\n{content}<|im_end|>{end}\n",
-                           "<|im_start|>user\n<tool_response>\n{content}\n</tool_response><|im_end|>\n"};
-// MiniMind's own training also learns the line end behind the end token.
-constexpr Spelling kMinimind{kChatml.begin, kChatml.system, kChatml.user,
-                             "<|im_start|>assistant\n{content}<|im_end|>\n{end}", kChatml.tool};
-constexpr Spelling kNanochat{"<|bos|>", "", "<|user_start|>{content}<|user_end|>",
-                             "<|assistant_start|>{content}<|assistant_end|>{end}",
-                             "<|output_start|>{content}<|output_end|>"};
-
 }  // namespace
 
 void ChatConfig::describe(Fields& fields) {
@@ -40,6 +26,21 @@ void ChatConfig::describe(Fields& fields) {
   fields.add("assistant", assistant,
              "For `form: own`: an assistant turn; what follows {content} is learned up to {end}, or else up "
              "to the first control token");
+}
+
+ChatSpelling chat_spelling(const ChatConfig& config) {
+  if (config.form == "own") return {config.begin, config.system, config.user, config.assistant, config.user};
+  if (config.form == "nanochat") {
+    return {"<|bos|>", "", "<|user_start|>{content}<|user_end|>",
+            "<|assistant_start|>{content}<|assistant_end|>{end}", "<|output_start|>{content}<|output_end|>"};
+  }
+  ChatSpelling chatml{"", "<|im_start|>system\n{content}<|im_end|>\n",
+                      "<|im_start|>user\n{content}<|im_end|>\n",
+                      "<|im_start|>assistant\n{content}<|im_end|>{end}\n",
+                      "<|im_start|>user\n<tool_response>\n{content}\n</tool_response><|im_end|>\n"};
+  // MiniMind's own training also learns the line end behind the end token.
+  if (config.form == "minimind") chatml.assistant = "<|im_start|>assistant\n{content}<|im_end|>\n{end}";
+  return chatml;
 }
 
 // Collects ids and mask. Text on one side of a control token or of a change in the mask is encoded in one go,
@@ -88,13 +89,9 @@ thread_local std::string ChatTemplate::Writer::pending_;
 
 ChatTemplate::ChatTemplate(const ChatConfig& config, const Tokenizer& tokenizer)
     : tokenizer_(tokenizer), system_prompt_(config.system_prompt) {
-  Spelling spelling = config.form == "nanochat" ? kNanochat : config.form == "minimind" ? kMinimind : kChatml;
-  if (config.form == "own") {
-    spelling = {config.begin.c_str(), config.system.c_str(), config.user.c_str(), config.assistant.c_str(),
-                config.user.c_str()};
-  }
+  const ChatSpelling spelling = chat_spelling(config);
   begin_ = parse(spelling.begin);
-  system_joins_user_ = std::string_view(spelling.system).empty();
+  system_joins_user_ = spelling.system.empty();
   if (!system_joins_user_)
     forms_[static_cast<int>(Role::kSystem)] = parse_form(spelling.system, "chat.system");
   forms_[static_cast<int>(Role::kUser)] = parse_form(spelling.user, "chat.user");

@@ -33,6 +33,13 @@ struct ChatConfig {
   void describe(Fields& fields);
 };
 
+/// How a form of chat writes each turn: {content} stands for the message, {end} for where learning ends. An
+/// empty `system` means that a system prompt stands at the head of the first user turn.
+struct ChatSpelling {
+  std::string begin, system, user, assistant, tool;
+};
+ChatSpelling chat_spelling(const ChatConfig& config);
+
 /// A chat template, bound to a tokenizer. Control tokens come from the template alone: whatever a message
 /// says is encoded as plain text. Safe to use from many threads.
 class ChatTemplate {

@@ -24,7 +24,17 @@ struct Safetensors {
 };
 
 /// Reads strictly: a header that does not describe exactly the bytes there (truncated, overlaps, holes, wrong
-/// sizes) is a checkpoint error that names the file.
+/// sizes, a name twice, one of more than 100 MB) is a checkpoint error that names the file.
 Safetensors read_safetensors(const std::filesystem::path& path);
+
+/// The tensors of a folder, and the file that each is in.
+struct TensorFiles {
+  std::map<std::string, at::Tensor> tensors;
+  std::map<std::string, std::filesystem::path> file_of;
+};
+
+/// model.safetensors, or the shards that model.safetensors.index.json lists. Each shard must hold exactly
+/// what the index says.
+TensorFiles read_tensor_files(const std::filesystem::path& folder);
 
 }  // namespace tightloop

@@ -10,6 +10,8 @@ void TokenizerConfig::describe(Fields& fields) {
   fields.add("vocab_size", vocab_size, "Size of a trained vocabulary; 257: one token a byte, and the end of text")
       .range(257, 1'000'000);
   fields.add("pattern", pattern, "How text is split before merging").choices({"gpt2", "cl100k", "o200k", "qwen", "nanochat"});
+  fields.add("special_tokens", special_tokens,
+             "Tokens of a trained vocabulary that text never becomes: the end of documents, marks of a chat");
 }
 
 }  // namespace tightloop

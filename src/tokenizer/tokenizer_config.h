@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace tightloop {
 
@@ -12,6 +13,7 @@ struct TokenizerConfig {
   std::string path, target_path;
   int64_t vocab_size = 4096;
   std::string pattern = "gpt2";
+  std::vector<std::string> special_tokens{"<|endoftext|>"};
 
   void describe(Fields& fields);
 };

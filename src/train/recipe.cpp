@@ -10,6 +10,8 @@ Config Recipe::bind() {
   config.add_section("chat", chat, "How conversations become text");
   config.add_section("tokenizer", tokenizer, "Text to ids");
   config.add_section("model", model, "The network");
+  config.add_section("lora", lora,
+                     "Low-rank adapters: the model stays as it is, small matrices beside it learn");
   config.add_section("train", train, "The loop, the optimizer and the schedule");
   config.add_section("ops", ops, "How operators run");
   return config;

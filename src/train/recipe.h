@@ -5,6 +5,7 @@
 #include "data/data_config.h"
 #include "data/tasks.h"
 #include "model/language_model.h"
+#include "model/lora.h"
 #include "ops/config.h"
 #include "tokenizer/tokenizer_config.h"
 #include "train/run_folder.h"
@@ -20,6 +21,7 @@ struct Recipe {
   ChatConfig chat;
   TokenizerConfig tokenizer;
   ModelConfig model;
+  LoraConfig lora;
   TrainConfig train;
   ops::OpsConfig ops;
 

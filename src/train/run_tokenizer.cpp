@@ -41,6 +41,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const Recipe& recipe) {
   BpeTrainOptions options;
   options.vocab_size = static_cast<int32_t>(recipe.tokenizer.vocab_size);
   options.pattern = recipe.tokenizer.pattern;
+  options.special_tokens = recipe.tokenizer.special_tokens;
   options.threads = static_cast<int>(recipe.data.tokenizer_threads);
   // One token a byte has nothing to learn from the texts.
   if (options.vocab_size == 257) return train_bpe(options, [](std::string&) { return false; });

@@ -1,6 +1,7 @@
 #include "train/saved_model.h"
 
 #include "core/error.h"
+#include "model/huggingface.h"
 #include "train/checkpoint.h"
 #include "train/optimizer.h"
 
@@ -13,6 +14,8 @@ SavedModel::SavedModel(const fs::path& path, std::optional<int64_t> step) : path
   const fs::path folder = path.has_filename() ? path : path.parent_path();
   if (fs::exists(folder / "config.yaml")) {
     open_run(folder, step);
+  } else if (fs::exists(folder / "config.json")) {
+    open_hugging_face();
   } else if (fs::exists(folder / "state.json")) {
     const fs::path run = fs::absolute(folder).parent_path().parent_path();
     const auto number = checkpoint_step(folder);
@@ -38,12 +41,24 @@ void SavedModel::open_run(const fs::path& root, std::optional<int64_t> step) {
   metadata_ = about.metadata;
 }
 
+void SavedModel::open_hugging_face() {
+  const auto folder = read_hugging_face(path_);
+  recipe_.model = folder.config;
+  metadata_ = {{"dtype", folder.dtype}};
+  if (!has_tokenizer(path_)) return;
+  tokenizer_path_ = path_;
+  recipe_.tokenizer.path = path_.string();
+  if (tokenizer()->token_id("<|user_start|>")) recipe_.chat.form = "nanochat";
+}
+
 std::unique_ptr<Tokenizer> SavedModel::tokenizer() const {
   return tokenizer_path_.empty() ? nullptr : load_tokenizer(tokenizer_path_);
 }
 
 void SavedModel::load_weights(LanguageModel& model) const {
-  const auto checkpoint = load_checkpoint(checkpoints_, step_, /*weights_only=*/true);
+  if (checkpoints_.empty()) return import_weights(path_, model);
+  auto checkpoint = load_checkpoint(checkpoints_, step_, /*weights_only=*/true);
+  if (recipe_.lora.on()) merge_adapters(checkpoint.weights, recipe_.lora);
   tightloop::load_weights(model.parameters(), checkpoint.weights, "model.safetensors");
 }
 

@@ -37,6 +37,7 @@ class SavedModel {
 
  private:
   void open_run(const std::filesystem::path& run, std::optional<int64_t> step);
+  void open_hugging_face();
 
   std::filesystem::path path_, checkpoints_, tokenizer_path_;  // checkpoints_ is empty for Hugging Face
   Recipe recipe_;

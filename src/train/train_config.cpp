@@ -5,6 +5,11 @@
 namespace tightloop {
 
 void TrainConfig::describe(Fields& fields) {
+  fields.add(
+      "init_from", init_from,
+      "Start from the weights of a run, a checkpoint or a Hugging Face folder; its model and tokenizer "
+      "are taken over where the recipe says nothing else");
+  fields.add("stage", stage, "What this run is a stage of, such as base, mid or sft: kept in checkpoints");
   fields.add("device", device, "Where to train: auto (a GPU where there is one), cpu, cuda or cuda:N");
   fields.add("precision", precision, "Compute dtype; auto: bf16 where the device is fast at it, else fp32")
       .choices({"auto", "fp32", "bf16"});

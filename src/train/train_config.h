@@ -31,6 +31,7 @@ struct TrainConfig {
   int64_t logging_steps = 10, eval_steps = 0, eval_batches = 16, save_steps = 0, keep_checkpoints = 3,
           stop_at = 0;
   int64_t threads = 0;
+  std::string init_from, stage;
 
   void describe(Fields& fields);
 };

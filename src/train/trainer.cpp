@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,6 +22,7 @@
 #include "train/loss.h"
 #include "train/metrics.h"
 #include "train/run_tokenizer.h"
+#include "train/saved_model.h"
 
 namespace tightloop {
 
@@ -53,16 +55,44 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run)
   if (dataset_.bad.total() > 0) log::warn("{}", dataset_.bad.report());
   recipe_.model.resolve(tokenizer_->vocab_size(), recipe_.data.seq_len);
   model_ = make_model(recipe_.model, recipe_.train.seed);
-  model_->parameters().to(at::Device(device_.name()), at::kFloat);
-  optimizer_ = std::make_unique<Optimizer>(model_->parameters(), recipe_.train, model_->config(),
-                                           compute_dtype(recipe_.train.precision, device_));
+  load_start();
+  if (recipe_.lora.on())
+    adapters_ = std::make_unique<Adapters>(model_->parameters(), recipe_.lora, recipe_.train.seed);
+  Parameters& trained = adapters_ ? adapters_->parameters() : model_->parameters();
+  const at::Device place(device_.name());
+  const auto dtype = compute_dtype(recipe_.train.precision, device_);
+  trained.to(place, at::kFloat);
+  optimizer_ = std::make_unique<Optimizer>(trained, recipe_.train, model_->config(), dtype);
+  if (adapters_) model_->parameters().to(place, dtype);
   write_file_whole(run_.config(), recipe_.bind().to_yaml());
+}
+
+void Trainer::load_start() {
+  const auto& train = recipe_.train;
+  if (!train.stage.empty()) metadata_["stage"] = train.stage;
+  if (recipe_.lora.on()) metadata_["lora"] = {{"rank", recipe_.lora.rank}, {"alpha", recipe_.lora.alpha}};
+  if (!checkpoint_steps(run_.checkpoints()).empty()) {
+    // A run that resumes needs its parent no more: what its adapters stand on is in its own checkpoints.
+    if (!recipe_.lora.on()) return;
+    auto own = load_checkpoint(run_.checkpoints(), {}, /*weights_only=*/true);
+    drop_adapters(own.weights);
+    load_weights(model_->parameters(), own.weights, "model.safetensors");
+  } else if (!train.init_from.empty()) {
+    const SavedModel parent(train.init_from);
+    parent.load_weights(*model_);
+    metadata_["parent"] = {{"path", train.init_from}, {"step", parent.step()}};
+    if (parent.metadata().contains("stage")) metadata_["parent"]["stage"] = parent.metadata()["stage"];
+    if (parent.metadata().contains("dtype")) metadata_["dtype"] = parent.metadata()["dtype"];
+    log::info("Starting from {}{}.", train.init_from,
+              parent.step() > 0 ? fmt::format(" after its step {}", parent.step()) : "");
+  }
 }
 
 void Trainer::resume() {
   const auto checkpoint = load_checkpoint(run_.checkpoints());
   optimizer_->load(checkpoint.weights, checkpoint.optimizer);
   done_ = checkpoint.step;
+  metadata_.update(checkpoint.metadata);
   log::info("Resuming after step {}.", done_);
 }
 
@@ -106,11 +136,13 @@ MicroBatch Trainer::take(Loader& loader, Interval& interval) {
 
 void Trainer::step(int64_t step, Loader& loader, Interval& interval) {
   const auto& train = recipe_.train;
+  if (adapters_) adapters_->refresh();
   const double divisor = accumulate_step(
       *model_, *optimizer_, train, [&] { return take(loader, interval); },
       [&](const MicroBatch& micro, const BatchLoss& loss) {
         interval.add(micro.batch, loss);
         if (!first_loss_.defined()) first_loss_ = loss.sum.detach() / static_cast<double>(micro.supervised);
+        if (adapters_) adapters_->refresh();  // the backward pass has used up the graph behind the sums
       });
   if (divisor > 0)
     interval.grad_norm = optimizer_->step(rates_at(train, step, model_->config().width), divisor);
@@ -193,6 +225,7 @@ TrainResult Trainer::run() {
     if (stopping) break;
     interval.leave_out(Clock::now() - pause);
   }
+  refresh_adapters();
   result.step = done_;
   result.interrupted = done_ < last;
   result.losses = metrics.finish();
@@ -219,7 +252,13 @@ StepTimes Trainer::time_steps(int64_t steps) {
   return times;
 }
 
+void Trainer::refresh_adapters() {
+  c10::NoGradGuard no_grad;
+  if (adapters_) adapters_->refresh();
+}
+
 double Trainer::evaluate() {
+  refresh_adapters();
   LoaderOptions options = loading();
   options.first_batch = 0;
   options.shuffle = false;
@@ -228,8 +267,10 @@ double Trainer::evaluate() {
 }
 
 void Trainer::save(int64_t step) {
-  save_checkpoint(run_.checkpoints(), step, optimizer_->weights(), optimizer_->state(),
-                  recipe_.train.keep_checkpoints);
+  auto weights = optimizer_->weights();
+  if (adapters_) weights.insert(weights.end(), adapters_->frozen().begin(), adapters_->frozen().end());
+  save_checkpoint(run_.checkpoints(), step, weights, optimizer_->state(), recipe_.train.keep_checkpoints,
+                  metadata_);
 }
 
 }  // namespace tightloop

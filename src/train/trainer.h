@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,7 +36,8 @@ struct StepTimes {
   double tokens_per_second = 0, data_wait_share = 0;
 };
 
-/// One run, from its recipe to its last checkpoint.
+/// One run, from its recipe to its last checkpoint. It starts from fresh weights, or from those of
+/// train.init_from.
 ///
 ///     Trainer trainer(recipe, RunFolder::create("runs/a", false));
 ///     trainer.run();
@@ -55,8 +57,11 @@ class Trainer {
   LanguageModel& model() { return *model_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const Recipe& recipe() const { return recipe_; }
+  /// What checkpoints say about this run: stage, parent, adapters, ...
+  const nlohmann::json& metadata() const { return metadata_; }
 
  private:
+  void load_start();
   void announce(int64_t row_length) const;
   LoaderOptions loading() const;
   Interval interval(const Loader& loader) const;
@@ -65,6 +70,7 @@ class Trainer {
   MicroBatch take(Loader& loader, Interval& interval);
   void report(int64_t step, const Interval& interval, double waited, Metrics& metrics);
   void refuse_divergence(int64_t step, const Interval& interval, double loss) const;
+  void refresh_adapters();  // for what is asked of the model between steps
   double evaluate();
   void save(int64_t step);
 
@@ -74,7 +80,9 @@ class Trainer {
   std::unique_ptr<Tokenizer> tokenizer_;
   Dataset dataset_;
   std::unique_ptr<LanguageModel> model_;
+  std::unique_ptr<Adapters> adapters_;  // null without lora.rank
   std::unique_ptr<Optimizer> optimizer_;
+  nlohmann::json metadata_ = nlohmann::json::object();
   int64_t done_ = 0;  // steps behind us
   int64_t supervised_ = 0, empty_batches_ = 0;
   at::Tensor first_loss_;  // mean of the first step, on the device; what divergence is measured by

@@ -1,0 +1,40 @@
+#include "infer/export.h"
+
+#include <CLI/App.hpp>
+#include <memory>
+
+#include "cli/verbs.h"
+#include "core/log.h"
+
+namespace tightloop::cli {
+
+namespace {
+
+struct Options {
+  std::string run, to;
+  ExportOptions writing;
+};
+
+void write(const Options& options) {
+  const std::string from = chosen_run(options.run);
+  const auto dtype = export_model(from, options.to, options.writing);
+  log::info("{} is in {}, in {}, as transformers reads it.", from, options.to, dtype);
+}
+
+}  // namespace
+
+void add_export(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  auto* verb = app.add_subcommand("export", "Write a model as a Hugging Face folder");
+  verb->add_option("--run,--model", options->run,
+                   "A run, a checkpoint or a Hugging Face folder (default: the newest run in runs/)");
+  verb->add_option("--to", options->to, "The folder to write; it must not exist or be empty")->required();
+  verb->add_option("--dtype", options->writing.dtype,
+                   "Of the weights (default: as they were imported, else bf16)")
+      ->check(CLI::IsMember({"bf16", "fp32", "fp16"}));
+  verb->add_option("--step", options->writing.step, "Of a run: this checkpoint instead of the newest");
+  verb->footer("Example: tightloop export --run runs/quickstart --to quickstart-hf --dtype fp32");
+  verb->callback([=] { write(*options); });
+}
+
+}  // namespace tightloop::cli

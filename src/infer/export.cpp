@@ -1,0 +1,75 @@
+#include "infer/export.h"
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "data/chat_jinja.h"
+#include "model/huggingface.h"
+#include "train/saved_model.h"
+
+namespace tightloop {
+
+namespace {
+
+// A Hugging Face folder's own tokenizer goes along as it is.
+bool copy_tokenizer(const fs::path& from, const fs::path& to) {
+  if (!fs::exists(from / "config.json") || !has_tokenizer(from)) return false;
+  for (const char* name :
+       {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+        "vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja"})
+    if (fs::exists(from / name)) fs::copy_file(from / name, to / name);
+  return true;
+}
+
+void write_tokenizer(const Tokenizer& tokenizer, const Recipe& recipe, const fs::path& folder) {
+  tokenizer.save(folder);
+  const std::string end = tokenizer.decode(std::vector<int32_t>{tokenizer.end_of_text()});
+  nlohmann::ordered_json config{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                {"model_max_length", recipe.model.context},
+                                {"clean_up_tokenization_spaces", false},
+                                {"eos_token", end}};
+  const auto jinja = chat_jinja(recipe.chat, tokenizer);
+  if (!jinja.empty()) config["chat_template"] = jinja;
+  write_file_whole(folder / "tokenizer_config.json", config.dump(2) + "\n");
+}
+
+HuggingFaceTokens tokens_of(const Tokenizer& tokenizer) {
+  const auto begin = tokenizer.token_id("<|bos|>");
+  return {.begin = begin ? *begin : -1, .end = tokenizer.end_of_text()};
+}
+
+}  // namespace
+
+std::string export_model(const fs::path& from, const fs::path& to, const ExportOptions& options) {
+  if (fs::exists(to) && !(fs::is_directory(to) && fs::is_empty(to)))
+    throw usage_error("'{}' exists already and is not an empty folder; choose another --to.", to.string());
+  const SavedModel saved(from, options.step);
+  const auto tokenizer = saved.tokenizer();
+  Recipe recipe = saved.recipe();
+  recipe.model.resolve(tokenizer ? tokenizer->vocab_size() : 0, recipe.data.seq_len);
+  const auto model = make_model(recipe.model, recipe.train.seed);
+  saved.load_weights(*model);
+  const std::string dtype = options.dtype.empty() ? saved.metadata().value("dtype", "bf16") : options.dtype;
+
+  fs::path beside = to.has_filename() ? to : to.parent_path();
+  const fs::path place = beside;
+  beside += ".partial";
+  fs::remove_all(beside);
+  fs::create_directories(beside);
+  try {
+    export_weights(*model, dtype_of_word(dtype), tokenizer ? tokens_of(*tokenizer) : HuggingFaceTokens{},
+                   beside, options.shard_bytes);
+    if (tokenizer && !copy_tokenizer(from, beside)) write_tokenizer(*tokenizer, recipe, beside);
+    sync_folder(beside);
+    fs::remove(place);  // empty, as was seen above
+    fs::rename(beside, place);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(beside, ignored);
+    throw;
+  }
+  return dtype;
+}
+
+}  // namespace tightloop

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace tightloop {
+
+struct ExportOptions {
+  std::string dtype;            // fp32, bf16, fp16; empty: that of the imported weights, or bf16
+  std::optional<int64_t> step;  // of a run: this checkpoint instead of the newest
+  uint64_t shard_bytes = 5'000'000'000;
+};
+
+/// Writes a run, a checkpoint or a Hugging Face folder as a new Hugging Face folder: config.json,
+/// generation_config.json, model.safetensors, the tokenizer and its chat template. The folder appears whole
+/// or not at all; one that has something in it already is refused. Gives the dtype that was written.
+std::string export_model(const std::filesystem::path& from, const std::filesystem::path& to,
+                         const ExportOptions& options);
+
+}  // namespace tightloop
