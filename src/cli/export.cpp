@@ -3,6 +3,7 @@
 #include <CLI/App.hpp>
 #include <memory>
 
+#include "cli/model_choice.h"
 #include "cli/verbs.h"
 #include "core/log.h"
 
@@ -16,7 +17,7 @@ struct Options {
 };
 
 void write(const Options& options) {
-  const std::string from = chosen_run(options.run);
+  const std::string from = ModelChoice{.path = options.run}.folder();
   const auto dtype = export_model(from, options.to, options.writing);
   log::info("{} is in {}, in {}, as transformers reads it.", from, options.to, dtype);
 }

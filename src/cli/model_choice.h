@@ -12,7 +12,7 @@ namespace tightloop::cli {
 
 /// The options that name a trained model, the same for every verb that uses one.
 struct ModelChoice {
-  std::string path, device = "auto", precision;
+  std::string path{}, device = "auto", precision{};
 
   void add_to(CLI::App& verb);
   /// What was named, or the newest run in runs/.

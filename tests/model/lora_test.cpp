@@ -95,8 +95,9 @@ TEST(Lora, AModelStartsUnchangedAndOnlyAdaptersTrain) {
   for (const auto& parameter : adapters.parameters().all()) {
     ASSERT_TRUE(parameter.value.grad().defined()) << parameter.name;
     // B starts at zero, so A learns from the second step on.
-    if (parameter.name.ends_with("lora_b"))
+    if (parameter.name.ends_with("lora_b")) {
       EXPECT_GT(parameter.value.grad().abs().max().item<double>(), 0) << parameter.name;
+    }
   }
   for (const auto& parameter : model->parameters().all())
     EXPECT_FALSE(parameter.value.is_leaf() && parameter.value.requires_grad()) << parameter.name;
@@ -134,7 +135,9 @@ TEST(Lora, FrozenWeightsStayExactWhenTheModelComputesInBf16) {
   EXPECT_EQ(logits_of(*model).scalar_type(), at::kBFloat16);
   for (const auto& [name, weight] : adapters.frozen()) {
     EXPECT_EQ(weight.scalar_type(), at::kFloat) << name;
-    if (name == "blocks.0.qkv") EXPECT_TRUE(at::equal(weight, qkv));
+    if (name == "blocks.0.qkv") {
+      EXPECT_TRUE(at::equal(weight, qkv));
+    }
   }
 }
 
