@@ -21,12 +21,15 @@ LD_LIBRARY_PATH=$libraries "$carry/tests_torch" --gtest_brief=1 --gtest_filter='
 row "tests_torch" "exit $?, $(grep -cE '^\[  FAILED' "$out/tests.txt") failed, $(grep -E 'PASSED|SKIPPED' "$out/tests.txt" | tr '\n' ' ') $((SECONDS - started)) s"
 grep -E 'FAILED|Failure' "$out/tests.txt" | head -20
 
-for tool in memcheck racecheck; do
+while read -r tool filter; do
   started=$SECONDS
-  LD_LIBRARY_PATH=$libraries timeout 150 compute-sanitizer --tool $tool --error-exitcode 9 "$carry/tests_torch" \
-    --gtest_brief=1 --gtest_filter='*RmsNorm*/cuda:*Rope*/cuda:*Swiglu*/cuda:*CrossEntropy*/cuda:*FusedHead*/cuda:*Adamw*/cuda:*GradientNorm*/cuda:*LossBuffer*/cuda' >"$out/$tool.txt" 2>&1
+  LD_LIBRARY_PATH=$libraries timeout 120 compute-sanitizer --tool "$tool" --error-exitcode 9 "$carry/tests_torch" \
+    --gtest_brief=1 --gtest_filter="$filter" >"$out/$tool.txt" 2>&1 </dev/null
   row "compute-sanitizer $tool" "exit $?, $(grep 'SUMMARY' "$out/$tool.txt" | tail -1 | sed 's/=* *//'), $((SECONDS - started)) s"
-done
+done <<'END'
+memcheck *RmsNorm*/cuda:*Rope*/cuda:*Swiglu*/cuda:*CrossEntropy*/cuda:*FusedHead*/cuda:*Adamw*/cuda:*GradientNorm*/cuda:*LossBuffer*/cuda
+racecheck *RmsNorm*/cuda:*Swiglu*/cuda:*GradientNorm*/cuda
+END
 
 started=$SECONDS
 tightloop train configs/quickstart.yaml --run.dir "$work" 2>&1 | tee "$out/quickstart.txt" | tail -30
@@ -52,6 +55,22 @@ minimind-64m 32 768
 minimind-moe-198m 32 768
 nanochat-d12 32 2048
 END
+
+# The stages as their recipes stand.
+for recipe in nanochat-d4-base nanochat-d4-mid nanochat-d4-sft minimind-64m-pretrain minimind-64m-sft minimind-moe-pretrain minimind-moe-sft; do
+  started=$SECONDS
+  (cd "$work" && mkdir -p configs && cp "$OLDPWD/configs/$recipe.yaml" configs/ && tightloop train "configs/$recipe.yaml") >>"$out/stages.txt" 2>&1
+  row "$recipe" "exit $?, losses $(grep -oE '"training/loss":[0-9.]+' "$work/runs/$recipe/metrics.jsonl" | cut -d: -f2 | sed -n '1p;$p' | paste -sd' '), $((SECONDS - started)) s"
+done
+gsm8k=$carry/data/chat/gsm8k_train.jsonl
+if [ -f "$gsm8k" ]; then
+  tightloop train configs/sft-gsm8k.yaml --data.train "$gsm8k" --tokenizer.path "$carry/data/tokenizers/minimind" --run.dir "$work" \
+    --train.steps 2000 --train.micro_batch 32 --model.layers 8 --model.width 512 --model.heads 8 --model.ffn 1408 --train.lr 1e-3 >"$out/sft.txt" 2>&1
+  row "sft-gsm8k, larger" "$(grep -oE 'held-out loss [0-9.]+' "$out/sft.txt" | paste -sd' '), $(tightloop eval --run "$work/sft-gsm8k" --json 2>>"$out/sft.txt" | head -c 300)"
+  printf 'Tom has 3 apples and buys 4 more. How many apples does he have?\nAnd if he eats 2?\n' |
+    tightloop chat --run "$work/sft-gsm8k" --temperature 0 >>"$out/sft.txt" 2>&1
+  tail -12 "$out/sft.txt"
+fi
 
 text=$carry/data/text/tinyshakespeare.txt
 if [ -f "$text" ]; then
