@@ -19,7 +19,7 @@ struct Options {
 void write(const Options& options) {
   const std::string from = ModelChoice{.path = options.run}.folder();
   const auto dtype = export_model(from, options.to, options.writing);
-  log::info("{} is in {}, in {}, as transformers reads it.", from, options.to, dtype);
+  log::info("{} is now in {}, in {}.", from, options.to, dtype);
 }
 
 }  // namespace
