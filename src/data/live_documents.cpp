@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <numeric>
 
 #include "core/error.h"
@@ -136,7 +135,7 @@ void LiveDocuments::read(uint64_t position, uint64_t count, int32_t* ids) const 
 
 uint64_t LiveDocuments::read_mask(uint64_t position, uint64_t count, uint8_t* mask) const {
   if (!index_->masked) {
-    std::memset(mask, 1, count);
+    std::fill_n(mask, count, uint8_t{1});
     return count;
   }
   uint64_t ones = 0;

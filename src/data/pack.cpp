@@ -10,7 +10,7 @@ namespace tightloop {
 
 namespace {
 
-constexpr uint64_t kWindow = 4096;
+constexpr uint64_t kWindow = 16384;  // documents: each window ends with a row that is not full
 
 struct Open {
   std::vector<Piece> pieces;
