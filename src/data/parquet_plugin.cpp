@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "core/error.h"
 #include "data/json_text.h"
@@ -17,6 +18,19 @@ namespace tightloop {
 namespace {
 
 constexpr int64_t kRows = 1024;  // decoded at once
+
+// Arrow does not verify all that it decodes: offsets of a damaged file may point anywhere.
+void demand(bool inside) {
+  if (!inside) throw std::runtime_error("offsets point outside of the data");
+}
+
+template <class Strings>
+std::string_view text_at(const Strings& strings, int64_t i) {
+  const int64_t begin = strings.value_offset(i), end = strings.value_offset(i + 1);
+  const auto& data = strings.value_data();
+  demand(0 <= begin && begin <= end && end <= (data ? data->size() : 0));
+  return strings.GetView(i);
+}
 
 void append_value(const arrow::Array& array, int64_t i, std::string& out);
 
@@ -44,14 +58,15 @@ void append_struct(const arrow::StructArray& array, int64_t i, std::string& out)
 void append_value(const arrow::Array& array, int64_t i, std::string& out) {
   using arrow::Type;
   using arrow::internal::checked_cast;
+  demand(0 <= i && i < array.length());
   if (array.IsNull(i)) return void(out += "null");
   switch (array.type_id()) {
     case Type::STRING:
     case Type::BINARY:
-      return append_json_string(checked_cast<const arrow::BinaryArray&>(array).GetView(i), out);
+      return append_json_string(text_at(checked_cast<const arrow::BinaryArray&>(array), i), out);
     case Type::LARGE_STRING:
     case Type::LARGE_BINARY:
-      return append_json_string(checked_cast<const arrow::LargeBinaryArray&>(array).GetView(i), out);
+      return append_json_string(text_at(checked_cast<const arrow::LargeBinaryArray&>(array), i), out);
     case Type::LIST:
       return append_list(checked_cast<const arrow::ListArray&>(array), i, out);
     case Type::LARGE_LIST:

@@ -26,9 +26,4 @@ LoadedRun load_model(const std::filesystem::path& path, const std::string& devic
   return loaded;
 }
 
-LoadedRun load_run(const std::filesystem::path& folder, const std::string& device_name,
-                   std::optional<int64_t> step) {
-  return load_model(RunFolder::open(folder).root(), device_name, step);
-}
-
 }  // namespace tightloop

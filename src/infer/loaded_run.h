@@ -25,8 +25,5 @@ struct LoadedRun {
 /// onto a device: auto, cpu, cuda:N. It computes in `precision` (auto, bf16, fp32; empty: as it was trained).
 LoadedRun load_model(const std::filesystem::path& path, const std::string& device_name,
                      std::optional<int64_t> step = {}, const std::string& precision = "");
-/// The same for a run alone: anything else is a usage error.
-LoadedRun load_run(const std::filesystem::path& folder, const std::string& device_name,
-                   std::optional<int64_t> step = {});
 
 }  // namespace tightloop
