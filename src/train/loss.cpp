@@ -102,24 +102,6 @@ BatchLoss loss_of(LanguageModel& model, const DeviceBatch& batch, const LossSetu
   return {loss, pass.balance, pass.expert_loads_LE};
 }
 
-TokenLosses token_losses(const at::Tensor& hidden, const Head& head, const at::Tensor& targets) {
-  c10::NoGradGuard no_grad;
-  constexpr int64_t kRows = 256;
-  const auto flat = hidden.flatten(0, -2), wanted = targets.flatten();
-  TokenLosses found{at::empty(wanted.sizes(), flat.options().dtype(at::kFloat)),
-                    at::empty(wanted.sizes(), wanted.options())};
-  for (int64_t begin = 0; begin < wanted.size(0); begin += kRows) {
-    const int64_t count = std::min(kRows, wanted.size(0) - begin);
-    const auto target = wanted.narrow(0, begin, count);
-    const auto logits = at::linear(flat.narrow(0, begin, count), head.weight_VD);
-    const auto losses = ops::cross_entropy_rows(logits, target, {}, {.softcap = head.softcap});
-    found.losses.narrow(0, begin, count).copy_(losses);
-    const auto at_target = logits.gather(1, target.clamp_min(0).unsqueeze(1));
-    found.ranks.narrow(0, begin, count).copy_((logits > at_target).sum(1) + 1);
-  }
-  return {found.losses.view(targets.sizes()), found.ranks.view(targets.sizes())};
-}
-
 HeldOutLoss held_out_loss(LanguageModel& model, Loader& loader, int64_t limit) {
   c10::NoGradGuard no_grad;
   HeldOutLoss total;

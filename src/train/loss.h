@@ -46,14 +46,6 @@ BatchLoss loss_of(LanguageModel& model, const DeviceBatch& batch, const LossSetu
 /// Whether loss_of makes the logits of `rows` positions in chunks. "auto" does where they are large.
 bool chunks_head(const LanguageModel& model, int64_t rows, const std::string& fused_head);
 
-/// For looking at: what every target cost (0 where ignored), and its rank: 1 where no token was likelier.
-struct TokenLosses {
-  at::Tensor losses, ranks;  // fp32 and int64, of the targets' shape
-};
-
-/// hidden (..., D), targets (...). Logits are made for some rows at a time; no gradient.
-TokenLosses token_losses(const at::Tensor& hidden, const Head& head, const at::Tensor& targets);
-
 struct HeldOutLoss {
   double sum = 0;
   int64_t tokens = 0;

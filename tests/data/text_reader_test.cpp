@@ -1,16 +1,18 @@
 #include "data/text_reader.h"
 
-#include <zlib.h>
 #include <zstd.h>
 
 #include <fstream>
 
 #include "core/random.h"
+#include "data/gzip.h"
 #include "data/line_reader.h"
 #include "support.h"
 
 namespace tightloop {
 namespace {
+
+using testing::gzip;
 
 using testing::TempFolder;
 using Texts = std::vector<std::string>;
@@ -181,20 +183,6 @@ TEST(TextReader, KnowsWhereDocumentsAre) {
   EXPECT_EQ(places[1].byte, 10u);
   EXPECT_EQ(places[2].file, 1u);
   EXPECT_EQ(places[2].line, 2u);
-}
-
-std::string gzip(const std::string& text) {
-  z_stream state{};
-  deflateInit2(&state, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
-  std::string out(deflateBound(&state, text.size()) + 64, 0);
-  state.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  state.avail_in = static_cast<uInt>(text.size());
-  state.next_out = reinterpret_cast<Bytef*>(out.data());
-  state.avail_out = static_cast<uInt>(out.size());
-  deflate(&state, Z_FINISH);
-  out.resize(state.total_out);
-  deflateEnd(&state);
-  return out;
 }
 
 std::string zstd(const std::string& text) {

@@ -221,22 +221,5 @@ TEST(CheckIds, NamesTheIdAndWhereItIs) {
   EXPECT_NE(message(6).find("1000"), std::string::npos);
 }
 
-TEST(TokenLosses, AgreeWithTheLossAndCountLikelierTokens) {
-  auto model = make_model(small_model(), 3);
-  const auto micro = Rows().batch(0, kRows);
-  const auto hidden = model->forward(micro.batch.inputs_BT).hidden_BTD;
-  const auto found = token_losses(hidden, model->head(), micro.batch.targets_BT);
-  EXPECT_EQ(found.losses.sizes(), micro.batch.targets_BT.sizes());
-  EXPECT_LT(testing::relative_error(found.losses.sum(), loss_of(*model, micro.batch).sum.detach()), 1e-6);
-  const auto logits = model->logits(hidden);
-  for (int64_t row = 1; row < kRows; ++row) {
-    const int64_t target = micro.batch.targets_BT[row][0].item<int64_t>();
-    int64_t likelier = 0;
-    for (int64_t v = 0; v < kVocab; ++v)
-      likelier += logits[row][0][v].item<float>() > logits[row][0][target].item<float>();
-    EXPECT_EQ(found.ranks[row][0].item<int64_t>(), likelier + 1);
-  }
-}
-
 }  // namespace
 }  // namespace tightloop
