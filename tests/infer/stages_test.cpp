@@ -7,6 +7,7 @@
 #include "support.h"
 #include "train/checkpoint.h"
 #include "train/saved_model.h"
+#include "train/small_recipe.h"
 #include "train/trainer.h"
 
 namespace tightloop {
@@ -16,15 +17,9 @@ using testing::error_of;
 using testing::TempFolder;
 
 Recipe small_recipe() {
-  Recipe recipe;
-  recipe.data.source = "tasks", recipe.data.rows = "pad", recipe.data.seq_len = 24,
-  recipe.data.loss_after = " =";
+  Recipe recipe = testing::small_recipe();
   recipe.tasks.questions = 200, recipe.tasks.held_out = 10;
-  recipe.tokenizer.vocab_size = 257;
-  recipe.model.layers = 1, recipe.model.width = 32, recipe.model.heads = 2;
-  recipe.train.device = "cpu", recipe.train.precision = "fp32", recipe.train.stage = "base";
-  recipe.train.steps = 6, recipe.train.micro_batch = 8, recipe.train.lr = 1e-2;
-  recipe.train.logging_steps = 2;
+  recipe.train.stage = "base", recipe.train.steps = 6, recipe.train.logging_steps = 2;
   return recipe;
 }
 

@@ -9,6 +9,7 @@
 #include "core/files.h"
 #include "support.h"
 #include "train/checkpoint.h"
+#include "train/small_recipe.h"
 
 namespace tightloop {
 namespace {
@@ -17,15 +18,8 @@ using testing::error_of;
 using testing::TempFolder;
 
 Recipe small_recipe() {
-  Recipe recipe;
-  recipe.data.source = "tasks", recipe.data.rows = "pad", recipe.data.seq_len = 24,
-  recipe.data.loss_after = " =";
-  recipe.tasks.questions = 400, recipe.tasks.held_out = 20;
-  recipe.tokenizer.vocab_size = 257;
-  recipe.model.layers = 1, recipe.model.width = 32, recipe.model.heads = 2;
-  recipe.train.device = "cpu", recipe.train.precision = "fp32";
-  recipe.train.steps = 40, recipe.train.micro_batch = 8, recipe.train.accumulate = 2, recipe.train.lr = 1e-2;
-  recipe.train.warmup_steps = 5, recipe.train.logging_steps = 4;
+  Recipe recipe = testing::small_recipe();
+  recipe.train.accumulate = 2, recipe.train.warmup_steps = 5;
   return recipe;
 }
 
