@@ -23,13 +23,14 @@ file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cuda/*.cpp ${CMAKE_S
 add_library(tightloop_cuda MODULE ${sources})
 target_link_libraries(tightloop_cuda PRIVATE torch_torch_cuda torch_c10_cuda torch_torch_cpu torch_c10 CUDA::cudart fmt::fmt)
 target_include_directories(tightloop_cuda PRIVATE ${CMAKE_SOURCE_DIR}/src)
-target_include_directories(tightloop_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+find_path(NCCL_INCLUDE nccl.h REQUIRED HINTS ${CUDAToolkit_INCLUDE_DIRS} ${TORCH_DIR}/../nvidia/nccl/include)
+target_include_directories(tightloop_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${NCCL_INCLUDE})
 target_compile_options(tightloop_cuda PRIVATE
   "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;$<$<BOOL:${TIGHTLOOP_WERROR}>:-Werror>>"
   "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${TORCH_DIR}/include>"
   "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${TORCH_DIR}/include/torch/csrc/api/include>"
   "$<$<COMPILE_LANGUAGE:CUDA>:-lineinfo;-Xcompiler=-Wall>")
-target_compile_definitions(tightloop_cuda PRIVATE AT_PER_OPERATOR_HEADERS)
+target_compile_definitions(tightloop_cuda PRIVATE AT_PER_OPERATOR_HEADERS USE_DISTRIBUTED USE_C10D_NCCL)
 # Nothing of torch_cuda is called by name, but loading the plug-in must bring it.
 target_link_options(tightloop_cuda PRIVATE -Wl,--no-as-needed -Wl,--allow-shlib-undefined)
 set_target_properties(tightloop_cuda PROPERTIES BUILD_RPATH "${TORCH_RUNTIME_DIRS}" CUDA_RUNTIME_LIBRARY Shared)

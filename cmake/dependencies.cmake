@@ -46,5 +46,6 @@ find_package(ZLIB REQUIRED)
 find_path(SENTENCEPIECE_INCLUDE sentencepiece_processor.h REQUIRED)
 find_library(SENTENCEPIECE_LIBRARY sentencepiece REQUIRED)
 find_library(SENTENCEPIECE_TRAIN_LIBRARY sentencepiece_train REQUIRED)
+find_path(GLOO_INCLUDE gloo/context.h REQUIRED)  # torch's headers want these; the code is in torch
 find_library(PCRE2_LIBRARY NAMES libpcre2-8.a pcre2-8 REQUIRED)
 find_library(ZSTD_LIBRARY NAMES libzstd.a zstd REQUIRED)

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace tightloop {
+
+/// Where this process stands among those that a launcher started.
+struct Launch {
+  int rank = 0, world = 1;
+  int local_rank = 0;  // among those of this machine: which GPU is ours
+  std::string address;
+  uint16_t port = 0;
+  bool store_runs = false;  // the launcher itself serves the store; otherwise rank 0 does
+};
+
+/// RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as torchrun sets them. Nothing where none of
+/// them is set; a usage error where some are missing or make no sense.
+std::optional<Launch> launch_from_environment();
+
+}  // namespace tightloop
