@@ -3,24 +3,34 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cummax.h>
-#include <ATen/ops/dropout.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros.h>
 
+#include <cmath>
+#include <limits>
 #include <tuple>
 
-namespace tightloop {
+#include "ops/dropout.h"
 
-at::Tensor dropout(const at::Tensor& x, double p) { return p > 0 ? at::dropout(x, p, /*train=*/true) : x; }
+namespace tightloop {
 
 AttentionScope::AttentionScope(const at::Tensor& ids_BT, const Pass& pass, double dropout)
     : cache_(pass.cache),
       documents_BT_(pass.documents_BT),
+      random_(pass.random),
       past_(cache_ ? cache_->length() : 0),
       length_(ids_BT.size(1)),
       dropout_(pass.training ? dropout : 0),
       device_(ids_BT.device()) {
   TORCH_CHECK(!cache_ || !documents_BT_.defined(), "a cache holds one document a row");
+  TORCH_CHECK(dropout_ == 0 || random_.defined(), "training with dropout needs Pass::random");
+}
+
+at::Tensor AttentionScope::drop(const at::Tensor& x, int64_t layer, DropoutPlace place) const {
+  constexpr auto kPlaces = static_cast<int64_t>(DropoutPlace::kCount);
+  return ops::dropout(x, dropout_, random_, layer * kPlaces + static_cast<int64_t>(place));
 }
 
 at::Tensor AttentionScope::attend(const at::Tensor& q_BTHS, const at::Tensor& k_BTKS,
@@ -41,9 +51,32 @@ at::Tensor AttentionScope::attend(const at::Tensor& q_BTHS, const at::Tensor& k_
   } else {
     allowed = mask(windowed ? options.window : 0);
   }
-  const auto y = at::scaled_dot_product_attention(q, k, v, allowed, dropout_, causal, options.scale,
-                                                  /*enable_gqa=*/H != K);
+  at::Tensor y;
+  if (dropout_ > 0) {
+    if (causal) allowed = mask(0);
+    const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3))));
+    y = attend_and_drop(q, k, v, allowed, layer, scale);
+  } else {
+    y = at::scaled_dot_product_attention(q, k, v, allowed, /*dropout_p=*/0, causal, options.scale,
+                                         /*enable_gqa=*/H != K);
+  }
   return y.transpose(1, 2).reshape({B, T, H * q.size(3)});
+}
+
+// Step by step, since what torch's attention drops follows from a generator's state: a graph that is replayed
+// or a block that is computed again would need that state back.
+at::Tensor AttentionScope::attend_and_drop(const at::Tensor& q_BHTS, const at::Tensor& k_BKTS,
+                                           const at::Tensor& v_BKTS, const std::optional<at::Tensor>& allowed,
+                                           int64_t layer, double scale) const {
+  const int64_t H = q_BHTS.size(1), K = k_BKTS.size(1);
+  const auto for_each_query = [&](const at::Tensor& x) {
+    if (H == K) return x;
+    return x.unsqueeze(2).expand({-1, -1, H / K, -1, -1}).flatten(1, 2);
+  };
+  auto scores = at::matmul(q_BHTS * scale, for_each_query(k_BKTS).transpose(2, 3));
+  if (allowed) scores = scores.masked_fill(allowed->logical_not(), -std::numeric_limits<double>::infinity());
+  const auto weights = at::softmax(scores, -1);  // computed in fp32, rounded once
+  return at::matmul(drop(weights, layer, DropoutPlace::kAttentionWeights), for_each_query(v_BKTS));
 }
 
 at::Tensor AttentionScope::mask(int64_t window) {

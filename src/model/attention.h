@@ -11,8 +11,8 @@
 
 namespace tightloop {
 
-/// x with a share p of its elements set to 0 and the rest scaled up; x itself where p is 0.
-at::Tensor dropout(const at::Tensor& x, double p);
+/// Where a layer drops elements.
+enum class DropoutPlace : int64_t { kEmbedding, kAttentionWeights, kAttention, kFeedForward, kCount };
 
 /// How a layer attends, beyond what the whole pass decides.
 struct AttentionOptions {
@@ -27,8 +27,8 @@ class AttentionScope {
 
   /// The position of the first id: the tokens that the cache holds already.
   int64_t past() const { return past_; }
-  /// Dropout of this pass: 0 unless it trains.
-  double dropout_share() const { return dropout_; }
+  /// Dropout of this pass: x itself unless it trains. The same elements for the same pass, layer and place.
+  at::Tensor drop(const at::Tensor& x, int64_t layer, DropoutPlace place) const;
 
   /// Softmax of queries (B, T, H, S) times keys (B, T, K, S), times values (B, T, K, S); H is a multiple of
   /// K. Gives (B, T, H * S). A query sees its own position and those before it, the cache's too, as far as
@@ -38,9 +38,11 @@ class AttentionScope {
 
  private:
   at::Tensor mask(int64_t window);
+  at::Tensor attend_and_drop(const at::Tensor& q_BHTS, const at::Tensor& k_BKTS, const at::Tensor& v_BKTS,
+                             const std::optional<at::Tensor>& allowed, int64_t layer, double scale) const;
 
   KvCache* cache_;
-  at::Tensor documents_BT_;
+  at::Tensor documents_BT_, random_;
   int64_t past_, length_;
   double dropout_;
   at::Device device_;

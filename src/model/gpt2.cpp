@@ -45,14 +45,14 @@ Gpt2::Gpt2(const ModelConfig& config, uint64_t seed) : LanguageModel(config, see
 
 Forward Gpt2::forward(const at::Tensor& ids_BT, const Pass& pass) {
   AttentionScope scope(ids_BT, pass, config_.dropout);
-  const double p = scope.dropout_share();
-  auto x = dropout(embed(ids_BT, pass.documents_BT, scope.past()), p);
+  auto x = scope.drop(embed(ids_BT, pass.documents_BT, scope.past()), 0, DropoutPlace::kEmbedding);
   for (size_t layer = 0; layer < blocks_.size(); ++layer) {
     const Block& block = blocks_[layer];
     const auto seen =
         attention(block, norm(x, block.attention_norm, block.attention_norm_bias), layer, scope);
-    x = x + dropout(seen, p);
-    x = x + dropout(feed_forward(block, norm(x, block.ffn_norm, block.ffn_norm_bias)), p);
+    x = x + scope.drop(seen, layer, DropoutPlace::kAttention);
+    const auto made = feed_forward(block, norm(x, block.ffn_norm, block.ffn_norm_bias));
+    x = x + scope.drop(made, layer, DropoutPlace::kFeedForward);
   }
   if (pass.cache) pass.cache->advance(ids_BT.size(1));
   return {norm(x, final_norm_, final_norm_bias_)};

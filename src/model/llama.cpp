@@ -56,12 +56,12 @@ Forward Llama::forward(const at::Tensor& ids_BT, const Pass& pass) {
 
   Forward result;
   std::vector<at::Tensor> loads;
-  auto x = dropout(at::embedding(embedding_, ids_BT), scope.dropout_share());
+  auto x = scope.drop(at::embedding(embedding_, ids_BT), 0, DropoutPlace::kEmbedding);
   for (size_t layer = 0; layer < blocks_.size(); ++layer) {
     const Block& block = blocks_[layer];
     const auto seen =
         attention(block, ops::rms_norm(x, block.attention_norm, config_.norm_eps), layer, scope);
-    x = x + dropout(seen, scope.dropout_share());
+    x = x + scope.drop(seen, layer, DropoutPlace::kAttention);
     const auto normed = ops::rms_norm(x, block.ffn_norm, config_.norm_eps);
     if (!config_.has_experts()) {
       x = x + feed_forward(block, normed);

@@ -91,8 +91,9 @@ bool chunks_head(const LanguageModel& model, int64_t rows, const std::string& fu
 }
 
 BatchLoss loss_of(LanguageModel& model, const DeviceBatch& batch, const LossSetup& setup) {
-  const auto pass =
-      model.forward(batch.inputs_BT, Pass{.training = setup.training, .documents_BT = batch.documents_BT});
+  const auto pass = model.forward(
+      batch.inputs_BT,
+      Pass{.training = setup.training, .documents_BT = batch.documents_BT, .random = batch.random});
   const Head head = model.head();
   const ops::LossOptions options{head.softcap, setup.label_smoothing, setup.z_loss};
   const auto hidden = pass.hidden_BTD.flatten(0, 1), targets = batch.targets_BT.flatten();

@@ -19,6 +19,7 @@ struct DeviceBatch {
   at::Tensor inputs_BT, targets_BT;
   at::Tensor documents_BT{};  // int32, where documents are packed: attention does not look across
   at::Tensor sources_B{};     // int64: which source each row came from
+  at::Tensor random{};        // int64 scalar: what dropout drops
 };
 
 /// Starts the copy and returns; the loader's buffers may be reused at once. Without pinned memory a copy to a

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
@@ -15,6 +16,7 @@
 #include "core/files.h"
 #include "core/interrupt.h"
 #include "core/log.h"
+#include "core/random.h"
 #include "core/terminal.h"
 #include "core/threads.h"
 #include "train/checkpoint.h"
@@ -131,7 +133,11 @@ MicroBatch Trainer::take(Loader& loader, Interval& interval) {
   }
   interval.add(batch);
   supervised_ += batch.supervised;
-  return {to_device(batch, model_->device(), recipe_.data.pin_memory), batch.supervised};
+  MicroBatch micro{to_device(batch, model_->device(), recipe_.data.pin_memory), batch.supervised};
+  const auto words = philox(static_cast<uint64_t>(recipe_.train.seed), static_cast<uint64_t>(batch.index));
+  micro.batch.random = at::full({}, static_cast<int64_t>(words[0] | uint64_t{words[1]} << 32),
+                                micro.batch.inputs_BT.options());
+  return micro;
 }
 
 void Trainer::step(int64_t step, Loader& loader, Interval& interval) {

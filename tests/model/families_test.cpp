@@ -139,7 +139,34 @@ TEST_P(Families, DropoutIsForTrainingAlone) {
   const auto row = ids(1, 20);
   const auto still = logits_of(*model, row);
   EXPECT_TRUE(at::equal(still, logits_of(*model, row)));
-  EXPECT_GT(relative_error(logits_of(*model, row, {.training = true}), still), 1e-2);
+  EXPECT_THROW(logits_of(*model, row, {.training = true}), c10::Error) << "nothing says what to drop";
+  const auto dropped = [&](int64_t random) {
+    return logits_of(*model, row, {.training = true, .random = at::tensor(random, at::kLong)});
+  };
+  EXPECT_GT(relative_error(dropped(1), still), 1e-2);
+  EXPECT_GT(relative_error(dropped(1), dropped(2)), 1e-2);
+  EXPECT_TRUE(at::equal(dropped(1), dropped(1)));
+}
+
+TEST_P(Families, AttentionThatCouldDropAgreesWithTorchs) {
+  if (GetParam() == "nanochat") GTEST_SKIP() << "has no dropout";
+  auto sizes = config();
+  sizes.dropout = 1e-12;  // takes the path with dropout, and drops none of these few elements
+  const auto model = this->model(sizes);
+  const auto row = ids(2, 20);
+  const auto documents = at::arange(40, at::kInt).view({2, 20}).floor_divide(7);
+  for (const auto& packed : {at::Tensor(), documents}) {
+    const auto gradients = [&](const Pass& pass) {
+      const auto logits = logits_of(*model, row, pass);
+      auto results = torch::autograd::grad({logits.pow(2).sum()}, model->parameters().values());
+      results.push_back(logits);
+      return results;
+    };
+    const auto wanted = gradients({.documents_BT = packed});
+    const auto got =
+        gradients({.training = true, .documents_BT = packed, .random = at::tensor(int64_t{1}, at::kLong)});
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_LT(relative_error(got[i], wanted[i]), 1e-5) << i;
+  }
 }
 
 TEST_P(Families, GenerationLeavesNothingThatTrainingCannotUse) {

@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <ATen/ops/equal.h>
+#include <fmt/format.h>
 
 #include <cmath>
 #include <fstream>
@@ -57,18 +58,21 @@ TEST(Trainer, LearnsAndSaves) {
 
 TEST(Trainer, StoppedAndResumedIsTheSameToTheBit) {
   const TempFolder folder;
-  const auto whole = RunFolder::create(folder / "whole", false),
-             parts = RunFolder::create(folder / "parts", false);
-  Trainer(small_recipe(), whole).run();
-  auto recipe = small_recipe();
-  recipe.train.stop_at = 17;  // not a multiple of anything
-  Trainer(recipe, parts).run();
-  EXPECT_EQ(load_checkpoint(parts.checkpoints()).step, 17);
-  recipe.train.stop_at = 0;
-  Trainer resumed(recipe, parts);
-  resumed.resume();
-  EXPECT_EQ(resumed.run().step, 40);
-  expect_same_checkpoint(whole, parts);
+  for (const double dropout : {0.0, 0.1}) {
+    const auto whole = RunFolder::create(folder / fmt::format("whole{}", dropout), false),
+               parts = RunFolder::create(folder / fmt::format("parts{}", dropout), false);
+    auto recipe = small_recipe();
+    recipe.model.dropout = dropout;
+    Trainer(recipe, whole).run();
+    recipe.train.stop_at = 17;  // not a multiple of anything
+    Trainer(recipe, parts).run();
+    EXPECT_EQ(load_checkpoint(parts.checkpoints()).step, 17);
+    recipe.train.stop_at = 0;
+    Trainer resumed(recipe, parts);
+    resumed.resume();
+    EXPECT_EQ(resumed.run().step, 40);
+    expect_same_checkpoint(whole, parts);
+  }
 }
 
 TEST(Trainer, MetricsCountStepsFromOneAndNeverTwice) {

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+namespace tightloop::ops {
+
+/// x with a share p of its elements, 0 <= p < 1, set to 0 and the rest divided by 1 - p. Which ones is a
+/// function of (random, site, index in row-major order) alone: Philox keyed by `random`, an int64 scalar on
+/// x's device, with `site` as the upper half of its counter and index / 4 as the lower. So the CPU and a GPU
+/// drop the same elements in every dtype, no mask is kept for the backward pass, a recomputed forward pass
+/// drops what the first one did, and a captured graph drops others as soon as `random` holds another number.
+/// Where p is 0 it gives x itself.
+at::Tensor dropout(const at::Tensor& x, double p, const at::Tensor& random, int64_t site);
+
+/// The same in ordinary ATen, the mask as a tensor.
+at::Tensor dropout_plain(const at::Tensor& x, double p, const at::Tensor& random, int64_t site);
+
+/// Which of `count` elements stay: bool, on the device of `random`.
+at::Tensor dropout_mask(int64_t count, double p, const at::Tensor& random, int64_t site);
+
+/// Elements whose random word is below this are dropped.
+inline uint32_t dropout_threshold(double p) {
+  return static_cast<uint32_t>(std::min(std::round(p * 0x1p32), 0x1p32 - 1));
+}
+
+}  // namespace tightloop::ops
