@@ -16,6 +16,7 @@
 #include <torch/library.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -33,12 +34,12 @@ using torch::autograd::variable_list;
 // computed again.
 TORCH_LIBRARY_FRAGMENT(tightloop, m) {
   m.def(
-      "cross_entropy(Tensor logits, Tensor targets, Tensor(a!)? gradient, float softcap, float "
-      "label_smoothing, "
-      "float z_loss) -> Tensor");
+      "cross_entropy(Tensor logits, Tensor targets, Tensor(a!)? gradient, Tensor(b!)? correct, "
+      "Tensor? scale, float softcap, float label_smoothing, float z_loss) -> Tensor");
 }
 
-using Rows = Tensor(const Tensor&, const Tensor&, const std::optional<Tensor>&, double, double, double);
+using Rows = Tensor(const Tensor&, const Tensor&, const std::optional<Tensor>&, const std::optional<Tensor>&,
+                    const std::optional<Tensor>&, double, double, double);
 
 /// To about 2 units in the last place. Near 0 by the Taylor series, where 1 - e^-2x would cancel.
 cpu::Vec tanh(cpu::Vec x) {
@@ -54,10 +55,14 @@ struct Scratch {
   std::vector<float> exps, capped;
 };
 
+struct RowOptions {
+  float softcap, label_smoothing, z_loss, scale;
+};
+
 // z: the logits after the cap. The gradient may overwrite them.
 template <bool Capped, class In, class Out>
 float loss_of_row(const In* z, int64_t target, Out* gradient, float* e, int64_t V,
-                  const LossOptions& options) {
+                  const RowOptions& options) {
   constexpr float kNothing = -std::numeric_limits<float>::infinity();
   const float at_target = static_cast<float>(z[target]);
   cpu::Vec most = cpu::broadcast(kNothing);
@@ -71,8 +76,7 @@ float loss_of_row(const In* z, int64_t target, Out* gradient, float* e, int64_t 
     sums += v;
   });
   const float sum = cpu::sum(sums), log_sum = std::log(sum), all = log_sum + largest;
-  const auto smoothing = static_cast<float>(options.label_smoothing),
-             z_loss = static_cast<float>(options.z_loss);
+  const float smoothing = options.label_smoothing, z_loss = options.z_loss;
   float loss = log_sum + (largest - at_target);
   if (smoothing > 0) {
     cpu::Vec below{};
@@ -83,26 +87,27 @@ float loss_of_row(const In* z, int64_t target, Out* gradient, float* e, int64_t 
   loss += z_loss * all * all;
   if (!gradient) return loss;
 
-  const float scale = (1 + 2 * z_loss * all) / sum, spread = smoothing / static_cast<float>(V);
-  const auto cap = static_cast<float>(options.softcap), inverse = Capped ? 1 / (cap * cap) : 0;
+  const float of_sum = options.scale * (1 + 2 * z_loss * all) / sum;
+  const float spread = options.scale * smoothing / static_cast<float>(V);
+  const float cap = options.softcap, inverse = Capped ? 1 / (cap * cap) : 0;
   const auto slope = [&](auto value) { return 1.0f - value * value * inverse; };  // of cap * tanh(x / cap)
   cpu::for_vectors(V, [&](int64_t i, auto lanes) {
-    cpu::Vec v = cpu::load(e + i, lanes) * scale - spread;
+    cpu::Vec v = cpu::load(e + i, lanes) * of_sum - spread;
     if constexpr (Capped) v *= slope(cpu::load(z + i, lanes));
     cpu::store(gradient + i, v, lanes);
   });
-  const float of_target = e[target] * scale - spread - (1 - smoothing);
+  const float of_target = e[target] * of_sum - spread - options.scale * (1 - smoothing);
   gradient[target] = static_cast<Out>(Capped ? of_target * slope(at_target) : of_target);
   return loss;
 }
 
 template <class T>
 float loss_of_row(const T* logits, int64_t target, T* gradient, Scratch& scratch, int64_t V,
-                  const LossOptions& options) {
+                  const RowOptions& options) {
   if (options.softcap == 0) {
     return loss_of_row<false>(logits, target, gradient, scratch.exps.data(), V, options);
   }
-  const auto cap = static_cast<float>(options.softcap);
+  const float cap = options.softcap;
   float* capped = scratch.capped.data();
   cpu::for_vectors(V, [&](int64_t i, auto lanes) {
     cpu::store(capped + i, cap * tanh(cpu::load(logits + i, lanes) / cap), lanes);
@@ -110,14 +115,29 @@ float loss_of_row(const T* logits, int64_t target, T* gradient, Scratch& scratch
   return loss_of_row<true>(capped, target, gradient, scratch.exps.data(), V, options);
 }
 
+// As argmax has it: of equals the first is the largest.
+template <class T>
+bool is_largest(const T* logits, int64_t target, int64_t V) {
+  const auto wanted = static_cast<float>(logits[target]);
+  bool beaten = false;
+  for (int64_t i = 0; i < target; ++i) beaten |= !(static_cast<float>(logits[i]) < wanted);
+  for (int64_t i = target + 1; i < V; ++i) beaten |= !(static_cast<float>(logits[i]) <= wanted);
+  return !beaten;
+}
+
 Tensor cross_entropy_cpu(const Tensor& logits_in, const Tensor& targets_in,
-                         const std::optional<Tensor>& gradient, double softcap, double label_smoothing,
+                         const std::optional<Tensor>& gradient, const std::optional<Tensor>& correct,
+                         const std::optional<Tensor>& scale, double softcap, double label_smoothing,
                          double z_loss) {
-  const LossOptions options{softcap, label_smoothing, z_loss};
+  const RowOptions options{.softcap = static_cast<float>(softcap),
+                           .label_smoothing = static_cast<float>(label_smoothing),
+                           .z_loss = static_cast<float>(z_loss),
+                           .scale = scale ? *scale->const_data_ptr<float>() : 1};
   const Tensor logits = logits_in.contiguous(), targets = targets_in.contiguous();
   const int64_t N = logits.size(0), V = logits.size(1);
   TORCH_CHECK(!gradient || gradient->is_contiguous(), "cross_entropy: the gradient must be contiguous");
   const int64_t* wanted = targets.const_data_ptr<int64_t>();
+  bool* right = correct ? correct->mutable_data_ptr<bool>() : nullptr;
   Tensor losses = at::empty({N}, at::kFloat);
   float* loss = losses.mutable_data_ptr<float>();
   cpu::with_dtype(logits.scalar_type(), [&]<class T>(T) {
@@ -130,11 +150,13 @@ Tensor cross_entropy_cpu(const Tensor& logits_in, const Tensor& targets_in,
         T* row_gradient = to ? to + row * V : nullptr;
         if (target == kIgnoreIndex) {
           if (row_gradient) std::fill(row_gradient, row_gradient + V, T(0.0f));
+          if (right) right[row] = false;
           loss[row] = 0;
           continue;
         }
         TORCH_CHECK(target >= 0 && target < V, "cross_entropy: target ", target, " in row ", row,
                     " is not a token of a vocabulary of ", V);
+        if (right) right[row] = is_largest(from + row * V, target, V);
         loss[row] = loss_of_row(from + row * V, target, row_gradient, scratch, V, options);
       }
     });
@@ -165,51 +187,44 @@ Tensor rows_by_aten(const Tensor& logits, const Tensor& targets, const std::opti
   if (smoothing > 0) z.sub_(smoothing / static_cast<double>(z.size(1)));
   z.scatter_add_(1, target, at::zeros_like(all).sub_(1 - smoothing));
   if (slope.defined()) z.mul_(slope);
+  if (options.scale.defined()) z.mul_(options.scale);
   gradient->copy_(z.masked_fill_(ignored.unsqueeze(1), 0));
   return losses;
 }
 
 bool kernel_takes(const Tensor& logits) { return has_kernel(logits) && logits.is_cpu(); }
 
-struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
-  static variable_list forward(AutogradContext* context, const Tensor& logits, const Tensor& targets,
-                               bool with_gradient, const LossOptions& options) {
-    at::AutoDispatchBelowADInplaceOrView below;
-    std::optional<Tensor> gradient;
-    if (with_gradient) gradient = at::empty_like(logits, at::MemoryFormat::Contiguous);
-    const Tensor losses = cross_entropy_rows(logits, targets, gradient, options);
-    context->save_for_backward({gradient.value_or(Tensor())});
-    context->mark_non_differentiable({losses});
-    return {sum_of_losses(losses), losses};
+Tensor correct_by_aten(const Tensor& logits, const Tensor& targets) { return logits.argmax(1) == targets; }
+
+// The gradients are there already: backward hands them out.
+struct WithGradients : torch::autograd::Function<WithGradients> {
+  static Tensor forward(AutogradContext* context, const Tensor& /*input*/,
+                        const std::optional<Tensor>& /*weight*/, const ComputedLoss& computed,
+                        const std::function<Tensor()>& objective) {
+    context->save_for_backward({computed.d_input, computed.d_weight});
+    return objective();
   }
 
-  static variable_list backward(AutogradContext* context, const variable_list& dsum) {
-    at::AutoDispatchBelowADInplaceOrView below;
-    const Tensor gradient = context->get_saved_variables()[0];
-    // Losses are summed and divided once per step, so this is nearly always one; the pass over N x V is then
-    // saved.
-    const float factor = dsum[0].item<float>();
-    return {factor == 1.0f ? gradient : gradient * factor, Tensor(), Tensor(), Tensor()};
+  static variable_list backward(AutogradContext* context, const variable_list& flow) {
+    TORCH_CHECK(!flow[0].is_cpu() || flow[0].item<double>() == 1,
+                "the gradient that flows into LossSum::objective must be 1 (it is ", flow[0].item<double>(),
+                "): scale the loss by LossOptions::scale");
+    const auto gradients = context->get_saved_variables();
+    return {gradients[0], gradients[1], Tensor(), Tensor()};
   }
 };
 
-void check(const Tensor& logits, const Tensor& targets) {
+void check(const Tensor& logits, const Tensor& targets, const LossOptions& options) {
   TORCH_CHECK(logits.dim() == 2 && targets.dim() == 1 && targets.size(0) == logits.size(0),
               "cross_entropy: logits must be (rows, vocabulary) and targets (rows)");
   TORCH_CHECK(targets.scalar_type() == at::kLong, "cross_entropy: targets must be int64");
+  const Tensor& scale = options.scale;
+  TORCH_CHECK(!scale.defined() || (scale.dim() == 0 && scale.scalar_type() == compute_dtype(logits) &&
+                                   scale.device() == logits.device()),
+              "cross_entropy: the scale must be an fp32 scalar on the logits' device");
 }
 
-}  // namespace
-
-Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets, const std::optional<Tensor>& gradient,
-                          const LossOptions& options) {
-  check(logits, targets);
-  if (!kernel_takes(logits)) return rows_by_aten(logits, targets, gradient, options);
-  static const auto kernel = find_operator<Rows>("tightloop::cross_entropy");
-  return kernel.call(logits, targets, gradient, options.softcap, options.label_smoothing, options.z_loss);
-}
-
-Tensor sum_of_losses(const Tensor& losses) {
+Tensor sum_of(const Tensor& losses) {
   if (!losses.is_cpu()) return losses.sum();
   const Tensor wide = losses.to(at::kDouble).contiguous();
   const double* loss = wide.const_data_ptr<double>();
@@ -218,16 +233,48 @@ Tensor sum_of_losses(const Tensor& losses) {
   return at::scalar_tensor(total, losses.options());
 }
 
+}  // namespace
+
+Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets, const std::optional<Tensor>& gradient,
+                          const LossOptions& options, const std::optional<Tensor>& correct) {
+  check(logits, targets, options);
+  if (!kernel_takes(logits)) {
+    if (correct) Tensor(*correct).copy_(correct_by_aten(logits, targets));
+    return rows_by_aten(logits, targets, gradient, options);
+  }
+  static const auto kernel = find_operator<Rows>("tightloop::cross_entropy");
+  const auto scale = options.scale.defined() ? std::optional(options.scale) : std::nullopt;
+  return kernel.call(logits, targets, gradient, correct, scale, options.softcap, options.label_smoothing,
+                     options.z_loss);
+}
+
+LossSum finish_loss(const ComputedLoss& computed, const Tensor& targets, const LossOptions& options,
+                    const Tensor& input, const std::optional<Tensor>& weight) {
+  const Tensor sum = sum_of(computed.losses);
+  const auto objective = [&] { return options.scale.defined() ? sum * options.scale : sum.clone(); };
+  const bool learning = computed.d_input.defined() || computed.d_weight.defined();
+  return {learning ? WithGradients::apply(input, weight, computed, objective) : objective(), sum,
+          (targets != kIgnoreIndex).sum(), computed.losses, computed.correct};
+}
+
 LossSum cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options) {
-  check(logits, targets);
+  check(logits, targets, options);
   if (!kernel_takes(logits)) return cross_entropy_plain(logits, targets, options);
-  const bool with_gradient = logits.requires_grad() && c10::GradMode::is_enabled();
-  const auto results = CrossEntropy::apply(logits, targets, with_gradient, options);
-  return {results[0], (targets != kIgnoreIndex).sum(), results[1]};
+  ComputedLoss computed;
+  {
+    at::AutoDispatchBelowADInplaceOrView below;
+    std::optional<Tensor> gradient, correct;
+    if (logits.requires_grad() && c10::GradMode::is_enabled())
+      computed.d_input = *(gradient = at::empty_like(logits, at::MemoryFormat::Contiguous));
+    if (options.correct)
+      computed.correct = *(correct = at::empty(targets.sizes(), targets.options().dtype(at::kBool)));
+    computed.losses = cross_entropy_rows(logits, targets, gradient, options, correct);
+  }
+  return finish_loss(computed, targets, options, logits);
 }
 
 LossSum cross_entropy_plain(const Tensor& logits, const Tensor& targets, const LossOptions& options) {
-  check(logits, targets);
+  check(logits, targets, options);
   const double cap = options.softcap;
   Tensor z = logits.to(compute_dtype(logits));
   if (cap > 0) z = at::tanh(z / cap) * cap;
@@ -238,7 +285,9 @@ LossSum cross_entropy_plain(const Tensor& logits, const Tensor& targets, const L
     const Tensor extra = at::square(at::logsumexp(z, {1})) * options.z_loss;
     losses = losses + at::where(counted, extra, at::zeros_like(extra));
   }
-  return {losses.sum(), counted.sum(), losses.detach()};
+  const Tensor sum = losses.sum();
+  return {options.scale.defined() ? sum * options.scale : sum, sum.detach(), counted.sum(), losses.detach(),
+          options.correct ? correct_by_aten(logits.detach(), targets) : Tensor()};
 }
 
 }  // namespace tightloop::ops

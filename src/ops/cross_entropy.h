@@ -9,18 +9,25 @@ namespace tightloop::ops {
 
 constexpr int64_t kIgnoreIndex = -100;
 
-/// What stands between logits and loss besides the softmax.
+/// What stands between logits and loss besides the softmax, and what is wanted of it.
 struct LossOptions {
   double softcap = 0;          // logits are first squashed to cap * tanh(logits / cap); 0: not
   double label_smoothing = 0;  // this share of the target's weight is spread evenly over the vocabulary
   double z_loss = 0;           // adds this much of log(sum exp logits)^2, which keeps logits from drifting
+  at::Tensor scale{};    // fp32 scalar (or as sum) on the logits' device: objective = sum * scale; none: 1
+  bool correct = false;  // tell where the largest logit is the target's
 };
 
 /// Losses are summed here and divided once per optimizer step by the global count.
 struct LossSum {
-  at::Tensor sum;     // fp32 scalar (fp64 for fp64 logits), differentiable
-  at::Tensor count;   // int64 scalar: the targets that counted
-  at::Tensor losses;  // (N), the parts of the sum, 0 where ignored; no gradient
+  // sum * scale, differentiable. The gradient is made with the loss, scaled once and inside, so what flows
+  // into the objective must be 1: call backward() on it, or on it plus other terms, but multiply by `scale`.
+  // Checked on the CPU; on a GPU it would cost a sync.
+  at::Tensor objective;
+  at::Tensor sum;        // fp32 scalar (fp64 for fp64 logits), no gradient
+  at::Tensor count;      // int64 scalar: the targets that counted
+  at::Tensor losses;     // (N), the parts of the sum, 0 where ignored; no gradient
+  at::Tensor correct{};  // (N) bool where asked for: no logit is above the target's, nor an earlier one equal
 };
 
 /// -log softmax(logits)[target], summed over rows; logits (N, V), targets int64 (N), rows with kIgnoreIndex
@@ -28,16 +35,25 @@ struct LossSum {
 /// all results stay on the logits' device (no sync).
 LossSum cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const LossOptions& options = {});
 
-/// The same in ordinary ATen.
+/// The same in ordinary ATen; any gradient may flow into its objective.
 LossSum cross_entropy_plain(const at::Tensor& logits, const at::Tensor& targets,
                             const LossOptions& options = {});
 
-/// The losses alone, outside of autograd. Where `gradient` is given, that of their sum is written there; it
-/// may be `logits` itself.
+/// The losses alone, outside of autograd. Where `gradient` is given, that of their sum times the scale is
+/// written there; it may be `logits` itself. `correct`: bool (N), written where given.
 at::Tensor cross_entropy_rows(const at::Tensor& logits, const at::Tensor& targets,
-                              const std::optional<at::Tensor>& gradient, const LossOptions& options);
+                              const std::optional<at::Tensor>& gradient, const LossOptions& options,
+                              const std::optional<at::Tensor>& correct = {});
 
-/// Their sum; on the CPU in row order and fp64, so that threads do not change it.
-at::Tensor sum_of_losses(const at::Tensor& losses);
+/// What a head has computed, outside of autograd: gradients are those of sum * scale, undefined where not
+/// wanted.
+struct ComputedLoss {
+  at::Tensor losses, correct, d_input, d_weight;
+};
+
+/// Adds the losses up (on the CPU in row order and fp64, so that threads do not change the sum) and ties the
+/// gradients to `input` and `weight`.
+LossSum finish_loss(const ComputedLoss& computed, const at::Tensor& targets, const LossOptions& options,
+                    const at::Tensor& input, const std::optional<at::Tensor>& weight = {});
 
 }  // namespace tightloop::ops

@@ -95,7 +95,7 @@ BatchLoss loss_of(LanguageModel& model, const DeviceBatch& batch, const LossSetu
       batch.inputs_BT,
       Pass{.training = setup.training, .documents_BT = batch.documents_BT, .random = batch.random});
   const Head head = model.head();
-  const ops::LossOptions options{head.softcap, setup.label_smoothing, setup.z_loss};
+  const ops::LossOptions options{head.softcap, setup.label_smoothing, setup.z_loss, setup.scale};
   const auto hidden = pass.hidden_BTD.flatten(0, 1), targets = batch.targets_BT.flatten();
   const auto loss = chunks_head(model, hidden.size(0), setup.fused_head)
                         ? ops::fused_head(hidden, head.weight_VD, targets, options)

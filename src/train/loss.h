@@ -35,6 +35,7 @@ struct LossSetup {
   bool training = false;  // dropout is on, and experts' balance is measured
   double label_smoothing = 0, z_loss = 0;
   std::string fused_head = "auto";  // train.fused_head
+  at::Tensor scale{};               // ops::LossOptions::scale
 };
 
 struct BatchLoss : ops::LossSum {

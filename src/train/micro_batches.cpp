@@ -1,6 +1,7 @@
 #include "train/micro_batches.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
 
 #include <deque>
 
@@ -10,10 +11,10 @@ double accumulate_step(LanguageModel& model, Optimizer& optimizer, const TrainCo
                        const std::function<MicroBatch()>& next,
                        const std::function<void(const MicroBatch&, const BatchLoss&)>& seen) {
   const bool global = config.loss_norm == "global";
-  const LossSetup setup{.training = true,
-                        .label_smoothing = config.label_smoothing,
-                        .z_loss = config.z_loss,
-                        .fused_head = config.fused_head};
+  LossSetup setup{.training = true,
+                  .label_smoothing = config.label_smoothing,
+                  .z_loss = config.z_loss,
+                  .fused_head = config.fused_head};
   std::deque<MicroBatch> ahead;
   int64_t supervised = 0, useful = 0, left = config.accumulate;
   const auto take = [&] {
@@ -27,12 +28,17 @@ double accumulate_step(LanguageModel& model, Optimizer& optimizer, const TrainCo
     const MicroBatch micro = std::move(ahead.front());
     ahead.pop_front();
     if (micro.supervised == 0) continue;
-    const BatchLoss loss = loss_of(model, micro.batch, setup);
-    at::Tensor objective = loss.sum;
+    const auto share = 1 / static_cast<double>(config.accumulate);
     if (!global) {
-      objective = objective / static_cast<double>(micro.supervised);
-      if (loss.balance.defined()) objective = objective + loss.balance;
-      objective = objective / static_cast<double>(config.accumulate);
+      const auto weight = model.head().weight_VD;
+      const auto dtype = weight.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+      setup.scale =
+          at::full({}, share / static_cast<double>(micro.supervised), weight.options().dtype(dtype));
+    }
+    const BatchLoss loss = loss_of(model, micro.batch, setup);
+    at::Tensor objective = loss.objective;
+    if (!global) {
+      if (loss.balance.defined()) objective = objective + loss.balance * share;
     } else if (loss.balance.defined()) {
       // The division by all supervised tokens comes later, for both terms: what is ahead must be known now.
       while (left > 0) take();

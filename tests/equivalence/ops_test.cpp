@@ -82,7 +82,7 @@ std::vector<double> train(at::Device device, at::ScalarType dtype, int steps) {
     const auto loss = block.loss(tokens, targets, dtype);
     const double count = loss.count.item<double>();
     losses.push_back(loss.sum.item<double>() / count);
-    const auto gradients = torch::autograd::grad({loss.sum}, block.parameters());
+    const auto gradients = torch::autograd::grad({loss.objective}, block.parameters());
     const c10::NoGradGuard none;
     auto parameters = block.parameters();
     for (size_t i = 0; i < parameters.size(); ++i) parameters[i].sub_(gradients[i], 0.1 / count);

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
@@ -28,8 +29,33 @@ Tensor random_targets(int64_t N, int64_t V, uint64_t seed) {
   return targets;
 }
 
-Tensor fused(const std::vector<Tensor>& in) { return ops::cross_entropy(in[0], in[1]).sum; }
-Tensor plain(const std::vector<Tensor>& in) { return ops::cross_entropy_plain(in[0], in[1]).sum; }
+Tensor plain(const std::vector<Tensor>& in) { return ops::cross_entropy_plain(in[0], in[1]).objective; }
+
+/// Everything a loss gives, on tensors of some dtype and device, against the plain twin on the same values in
+/// fp64 on the CPU.
+void expect_agreement(const Tensor& logits, const Tensor& targets, double tolerance,
+                      ops::LossOptions options = {}, double scale = -0.75) {
+  const auto run = [&](auto function, Tensor x, const Tensor& to) {
+    options.correct = true;
+    options.scale = at::scalar_tensor(
+        scale, x.options().dtype(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat));
+    x.requires_grad_();
+    const ops::LossSum loss = function(x, to, options);
+    return std::pair{loss, torch::autograd::grad({loss.objective}, {x})[0]};
+  };
+  const auto [got, gradient] = run(ops::cross_entropy, logits.detach(), targets);
+  const auto [wanted, exact] =
+      run(ops::cross_entropy_plain, logits.detach().to(at::kCPU, at::kDouble), targets.cpu());
+  const double of_sums = logits.scalar_type() == at::kDouble ? tolerance : 2e-6;  // computed in fp32
+  EXPECT_LE(relative_error(got.objective, wanted.objective), of_sums);
+  EXPECT_LE(relative_error(got.sum, wanted.sum), of_sums);
+  EXPECT_LE(relative_error(got.losses, wanted.losses), of_sums);
+  EXPECT_LE(relative_error(gradient, exact), tolerance);
+  EXPECT_EQ(gradient.scalar_type(), logits.scalar_type());
+  EXPECT_TRUE(at::equal(got.correct.cpu(), wanted.correct));
+  EXPECT_TRUE(at::equal(got.count.cpu(), wanted.count));
+  EXPECT_FALSE(got.sum.requires_grad() || got.losses.requires_grad());
+}
 
 class CrossEntropyOn : public OnDevice {};
 ON_EVERY_DEVICE(CrossEntropyOn);
@@ -40,8 +66,7 @@ TEST_P(CrossEntropyOn, AgreesWithThePlainTwin) {
       for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
         SCOPED_TRACE(::testing::Message() << N << " x " << V << ' ' << dtype << ' ' << device);
         const Tensor logits = random_tensor({N, V}, dtype, 1, 4.0).to(device);
-        // Two roundings: the gradient is kept in the logits' dtype and scaled when the factor is not one.
-        expect_agreement(fused, plain, {logits, random_targets(N, V, 2).to(device)}, 2 * tolerance(dtype));
+        expect_agreement(logits, random_targets(N, V, 2).to(device), tolerance(dtype));
       }
 }
 
@@ -54,28 +79,40 @@ TEST_P(CrossEntropyOn, AgreesWithEveryOption) {
       for (const auto dtype : {at::kFloat, at::kBFloat16, at::kDouble}) {
         SCOPED_TRACE(::testing::Message() << V << ' ' << dtype << " cap " << options.softcap << " smoothing "
                                           << options.label_smoothing << " z " << options.z_loss);
-        const auto with = [&](auto function) {
-          return [=](const std::vector<Tensor>& in) { return function(in[0], in[1], options).sum; };
-        };
         const Tensor logits = random_tensor({60, V}, dtype, 1, 4.0).to(device);
-        expect_agreement(with(ops::cross_entropy), with(ops::cross_entropy_plain),
-                         {logits, random_targets(60, V, 2).to(device)}, 2 * tolerance(dtype));
+        expect_agreement(logits, random_targets(60, V, 2).to(device), 2 * tolerance(dtype), options);
       }
 }
 
 TEST_P(CrossEntropyOn, GivesTheLossesOfTheRows) {
-  const ops::LossOptions options{.softcap = 5, .label_smoothing = 0.1, .z_loss = 1e-2};
+  ops::LossOptions options{.softcap = 5, .label_smoothing = 0.1, .z_loss = 1e-2};
   Tensor logits = random_tensor({40, 33}, at::kFloat, 1, 4.0).to(device);
   const Tensor targets = random_targets(40, 33, 2).to(device);
+  options.scale = at::scalar_tensor(3.0f, logits.options());
   const auto plain = ops::cross_entropy_plain(logits, targets, options);
-  EXPECT_LT(relative_error(ops::cross_entropy(logits, targets, options).losses, plain.losses), 1e-6);
   EXPECT_EQ(plain.losses[3].item<float>(), 0.0f) << "ignored";
   Tensor gradient = logits.clone();  // in place
   EXPECT_LT(relative_error(ops::cross_entropy_rows(gradient, targets, gradient, options), plain.losses),
             1e-6);
   logits.requires_grad_();
-  const auto sum = ops::cross_entropy_plain(logits, targets, options).sum;
-  EXPECT_LT(relative_error(gradient, torch::autograd::grad({sum}, {logits})[0]), 2e-6);
+  const auto objective = ops::cross_entropy_plain(logits, targets, options).objective;
+  EXPECT_LT(relative_error(gradient, torch::autograd::grad({objective}, {logits})[0]), 2e-6);
+}
+
+TEST_P(CrossEntropyOn, TellsWhereTheTargetIsLargest) {
+  // The largest; beaten; the first of equals; the second of equals; ignored; a mask of -inf.
+  const float none = -std::numeric_limits<float>::infinity();
+  const Tensor logits =
+      at::tensor({1.f, 3.f, 2.f, 1.f, 3.f, 2.f, 5.f, 1.f, 5.f, 5.f, 1.f, 5.f, 9.f, 1.f, 2.f, none, none, 2.f})
+          .view({6, 3})
+          .to(device);
+  const Tensor targets = at::tensor(std::vector<int64_t>{1, 2, 0, 2, ops::kIgnoreIndex, 2}).to(device);
+  const Tensor wanted = at::tensor(std::vector<int64_t>{1, 0, 1, 0, 0, 1}).to(at::kBool);
+  for (const auto dtype : {at::kFloat, at::kBFloat16, at::kDouble}) {
+    const auto loss = ops::cross_entropy(logits.to(dtype), targets, {.correct = true});
+    EXPECT_TRUE(at::equal(loss.correct.cpu(), wanted)) << dtype << loss.correct;
+  }
+  EXPECT_FALSE(ops::cross_entropy(logits, targets).correct.defined());
 }
 
 TEST_P(CrossEntropyOn, CountsTheTargetsThatCount) {
@@ -90,24 +127,23 @@ TEST_P(CrossEntropyOn, CountsTheTargetsThatCount) {
   EXPECT_EQ(none.count.item<int64_t>(), 0);
 }
 
-TEST(CrossEntropy, ScalesTheGradient) {
+TEST(CrossEntropy, RefusesToBeScaledOutside) {
   const Tensor targets = random_targets(20, 9, 2);
-  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
-    Tensor logits = random_tensor({20, 9}, dtype, 1).requires_grad_();
-    const Tensor sum = ops::cross_entropy(logits, targets).sum;
-    const Tensor once = torch::autograd::grad({sum}, {logits}, {}, /*retain_graph=*/true)[0].clone();
-    const Tensor quarter = torch::autograd::grad({sum * 0.25}, {logits}, {}, /*retain_graph=*/true)[0];
-    EXPECT_TRUE(at::equal(once * 0.25, quarter));
-    EXPECT_TRUE(at::equal(once, torch::autograd::grad({sum}, {logits})[0]));
-  }
+  Tensor logits = random_tensor({20, 9}, at::kFloat, 1).requires_grad_();
+  const auto loss = ops::cross_entropy(logits, targets);
+  EXPECT_THROW((loss.objective * 0.25).backward(), c10::Error);
+  (ops::cross_entropy(logits, targets).objective + logits.sum() * 0.25).backward();
+  EXPECT_THROW(ops::cross_entropy(logits, targets, {.scale = at::scalar_tensor(1.0, at::kDouble)}),
+               c10::Error);
+  EXPECT_THROW(ops::cross_entropy(logits, targets, {.scale = at::zeros({2})}), c10::Error);
 }
 
 TEST(CrossEntropy, AccumulatesIntoALeaf) {
   const Tensor targets = random_targets(6, 5, 2);
   Tensor logits = random_tensor({6, 5}, at::kFloat, 1).requires_grad_();
-  ops::cross_entropy(logits, targets).sum.backward();
+  ops::cross_entropy(logits, targets).objective.backward();
   const Tensor once = logits.grad().clone();
-  ops::cross_entropy(logits, targets).sum.backward();
+  ops::cross_entropy(logits, targets).objective.backward();
   EXPECT_TRUE(at::equal(logits.grad(), once + once));
 }
 
@@ -115,7 +151,7 @@ TEST(CrossEntropy, StaysFiniteWithLargeLogits) {
   Tensor logits = at::tensor({1e4f, -1e4f, 0.0f, 0.0f, -300.0f, 20.0f}).view({2, 3}).requires_grad_();
   const auto loss = ops::cross_entropy(logits, at::tensor({int64_t{1}, int64_t{2}}));
   EXPECT_NEAR(loss.sum.item<double>(), 2e4, 1e-2);
-  const Tensor gradient = torch::autograd::grad({loss.sum}, {logits})[0];
+  const Tensor gradient = torch::autograd::grad({loss.objective}, {logits})[0];
   EXPECT_FALSE(gradient.isnan().any().item<bool>());
   EXPECT_NEAR(gradient[0][0].item<double>(), 1.0, 1e-6);
   EXPECT_NEAR(gradient[1][2].item<double>(), 0.0, 1e-6);
@@ -130,13 +166,13 @@ TEST(CrossEntropy, WorksWithoutGradients) {
   Tensor logits = random_tensor({5, 8}, at::kFloat, 1).requires_grad_();
   const Tensor targets = random_targets(5, 8, 2);
   const c10::NoGradGuard none;
-  EXPECT_FALSE(ops::cross_entropy(logits, targets).sum.requires_grad());
+  EXPECT_FALSE(ops::cross_entropy(logits, targets).objective.requires_grad());
 }
 
 TEST(CrossEntropy, TakesViews) {
   const Tensor base = random_tensor({7, 30}, at::kFloat, 1);
   const Tensor targets = random_targets(60, 7, 2).slice(0, 0, 60, 2);
-  expect_agreement(fused, plain, {base.transpose(0, 1), targets}, tolerance(at::kFloat));
+  expect_agreement(base.transpose(0, 1), targets, tolerance(at::kFloat));
 }
 
 TEST(CrossEntropy, PlainTwinHasTheRightGradient) {
@@ -147,7 +183,8 @@ TEST(CrossEntropy, PlainTwinHasTheRightGradient) {
 TEST(CrossEntropy, PlainTwinHasTheRightGradientWithEveryOption) {
   const Tensor targets = random_targets(4, 5, 2);
   const auto plain = [](const std::vector<Tensor>& in) {
-    return ops::cross_entropy_plain(in[0], in[1], {.softcap = 2, .label_smoothing = 0.2, .z_loss = 0.1}).sum;
+    return ops::cross_entropy_plain(in[0], in[1], {.softcap = 2, .label_smoothing = 0.2, .z_loss = 0.1})
+        .objective;
   };
   expect_gradients_by_differences(plain, {random_tensor({4, 5}, at::kDouble, 1), targets});
 }

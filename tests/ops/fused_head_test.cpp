@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/GradMode.h>
@@ -43,12 +44,14 @@ struct Result {
 
 template <class Head>
 Result run(Head head, const Tensor& hidden_in, const Tensor& weight_in, const Tensor& targets,
-           const ops::LossOptions& options, double factor = 1) {
+           ops::LossOptions options, double factor = 1) {
+  const bool wide = hidden_in.scalar_type() == at::kDouble;
+  options.scale = at::scalar_tensor(factor, hidden_in.options().dtype(wide ? at::kDouble : at::kFloat));
   Tensor hidden = hidden_in.detach().clone().requires_grad_(),
          weight = weight_in.detach().clone().requires_grad_();
-  const Tensor sum = head(hidden, weight, targets, options).sum;
-  (sum * factor).backward();
-  return {sum.detach(), hidden.grad(), weight.grad()};
+  const ops::LossSum loss = head(hidden, weight, targets, options);
+  loss.objective.backward();
+  return {loss.sum, hidden.grad(), weight.grad()};
 }
 
 class FusedHeadOn : public OnDevice {};
@@ -104,11 +107,14 @@ TEST(FusedHead, GivesLossesOfRowsAndCounts) {
   const Tensor hidden = random_tensor({90, 8}, at::kFloat, 1), weight = random_tensor({33, 8}, at::kFloat, 2);
   const Tensor targets = targets_of(90, 33, 3);
   const c10::NoGradGuard none;
-  const auto fused = ops::fused_head(hidden, weight, targets),
-             plain = ops::fused_head_plain(hidden, weight, targets);
+  const ops::LossOptions options{.scale = at::scalar_tensor(0.5f), .correct = true};
+  const auto fused = ops::fused_head(hidden, weight, targets, options),
+             plain = ops::fused_head_plain(hidden, weight, targets, options);
   EXPECT_TRUE(at::equal(fused.count, plain.count));
   EXPECT_LT(relative_error(fused.losses, plain.losses), 1e-6);
-  EXPECT_FALSE(fused.sum.requires_grad());
+  EXPECT_EQ(fused.objective.item<float>(), 0.5f * fused.sum.item<float>());
+  EXPECT_TRUE(at::equal(fused.correct, plain.correct));
+  EXPECT_FALSE(fused.objective.requires_grad());
 }
 
 TEST(FusedHead, OnlyGivesTheGradientsAskedFor) {
@@ -116,10 +122,10 @@ TEST(FusedHead, OnlyGivesTheGradientsAskedFor) {
   Tensor hidden = random_tensor({64, 8}, at::kFloat, 1), weight = random_tensor({33, 8}, at::kFloat, 2);
   const auto both = run(ops::fused_head, hidden, weight, targets, {});
   weight.requires_grad_();
-  ops::fused_head(hidden, weight, targets).sum.backward();
+  ops::fused_head(hidden, weight, targets).objective.backward();
   EXPECT_TRUE(at::equal(weight.grad(), both.d_weight));
   weight = weight.detach(), hidden.requires_grad_();
-  ops::fused_head(hidden, weight, targets).sum.backward();
+  ops::fused_head(hidden, weight, targets).objective.backward();
   EXPECT_TRUE(at::equal(hidden.grad(), both.d_hidden));
 }
 

@@ -50,7 +50,7 @@ void follow_pytorch() {
     int64_t count = 0;
     for (int64_t micro = 0; micro < inputs.size(1); ++micro) {
       const auto loss = loss_of(model, {inputs[step][micro], targets[step][micro]});
-      loss.sum.backward();
+      loss.objective.backward();
       optimizer.accumulate();
       sum += loss.sum.item<double>();
       count += loss.count.item<int64_t>();

@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/scalar_tensor.h>
 
 #include "core/random.h"
 #include "ops/compare.h"
@@ -129,7 +130,7 @@ TEST(Accumulation, MicroIsTheMeanOfMeans) {
   for (int64_t first = 0; first < kRows; first += 2) {
     const auto micro = data.batch(first, 2);
     const auto loss = loss_of(*model, micro.batch);
-    const Tensor mean = loss.sum / loss.count;
+    const Tensor mean = loss.objective / loss.count;
     total = total.defined() ? total + mean : mean;
   }
   (total / 4).backward();
@@ -174,17 +175,14 @@ TEST(Accumulation, BalanceEntersAsTheMeanOverMicroBatches) {
     const Tensor with = optimizer.gradients()[0] / divisor;
     // The same without the balance, by hand.
     Balanced model;
-    Tensor objective;
+    const std::vector<MicroBatch> useful{data.batch(1, 1), data.batch(2, 3), data.batch(5, 2)};
     int64_t count = 0;
-    for (const auto& [first, rows] : {std::pair{1, 1}, {2, 3}, {5, 2}}) {
-      const auto micro = data.batch(first, rows);
-      Tensor part = loss_of(model, micro.batch).sum;
-      if (config.loss_norm == "micro") part = part / micro.supervised / 4;
-      objective = objective.defined() ? objective + part : part;
-      count += micro.supervised;
+    for (const auto& micro : useful) count += micro.supervised;
+    for (const auto& micro : useful) {
+      const int64_t divided = config.loss_norm == "micro" ? micro.supervised * 4 : count;
+      const auto scale = at::scalar_tensor(1.0 / static_cast<double>(divided), at::kFloat);
+      loss_of(model, micro.batch, {.scale = scale}).objective.backward();
     }
-    if (config.loss_norm == "global") objective = objective / count;
-    objective.backward();
     const Tensor balance = with - model.embedding.grad();
     const double mean = config.loss_norm == "global" ? 6.0 / 3 : 6.0 / 4;
     EXPECT_NEAR(balance.mean().item<double>(), mean / (kVocab * 4), 1e-6) << norm;

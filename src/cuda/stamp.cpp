@@ -1,0 +1,21 @@
+#include <torch/library.h>
+
+#include <optional>
+
+#include "cuda/operator.h"
+#include "ops/stamp_launch.h"
+
+namespace tightloop::cuda {
+
+namespace {
+
+void lap(const at::Tensor& row, int64_t clock, std::optional<int64_t> part) {
+  const c10::cuda::CUDAGuard guard(row.device());
+  run(ops::cuda::Lap{.row = row.mutable_data_ptr<double>(), .clock = clock, .part = part.value_or(-1)});
+}
+
+TORCH_LIBRARY_IMPL(tightloop, CUDA, m) { m.impl("lap_", lap); }
+
+}  // namespace
+
+}  // namespace tightloop::cuda
