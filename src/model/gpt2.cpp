@@ -44,18 +44,25 @@ Gpt2::Gpt2(const ModelConfig& config, uint64_t seed) : LanguageModel(config, see
 }
 
 Forward Gpt2::forward(const at::Tensor& ids_BT, const Pass& pass) {
-  AttentionScope scope(ids_BT, pass, config_.dropout);
-  auto x = scope.drop(embed(ids_BT, pass.documents_BT, scope.past()), 0, DropoutPlace::kEmbedding);
-  for (size_t layer = 0; layer < blocks_.size(); ++layer) {
-    const Block& block = blocks_[layer];
-    const auto seen =
-        attention(block, norm(x, block.attention_norm, block.attention_norm_bias), layer, scope);
-    x = x + scope.drop(seen, layer, DropoutPlace::kAttention);
-    const auto made = feed_forward(block, norm(x, block.ffn_norm, block.ffn_norm_bias));
-    x = x + scope.drop(made, layer, DropoutPlace::kFeedForward);
+  const auto scope = std::make_shared<AttentionScope>(ids_BT, pass, config_.dropout);
+  auto x = scope->drop(embed(ids_BT, pass.documents_BT, scope->past()), 0, DropoutPlace::kEmbedding);
+  for (int64_t layer = 0; layer < config_.layers; ++layer) {
+    const auto block = [this, layer, scope](const auto& in) {
+      return std::vector{this->block(in[0], layer, *scope)};
+    };
+    x = run_block(layer, pass, block, {x})[0];
   }
   if (pass.cache) pass.cache->advance(ids_BT.size(1));
   return {norm(x, final_norm_, final_norm_bias_)};
+}
+
+at::Tensor Gpt2::block(const at::Tensor& x_BTD, int64_t layer, AttentionScope& scope) const {
+  const Block& block = blocks_[layer];
+  const auto seen =
+      attention(block, norm(x_BTD, block.attention_norm, block.attention_norm_bias), layer, scope);
+  const auto x = x_BTD + scope.drop(seen, layer, DropoutPlace::kAttention);
+  const auto made = feed_forward(block, norm(x, block.ffn_norm, block.ffn_norm_bias));
+  return x + scope.drop(made, layer, DropoutPlace::kFeedForward);
 }
 
 at::Tensor Gpt2::norm(const at::Tensor& x_BTD, const at::Tensor& weight, const at::Tensor& bias) const {

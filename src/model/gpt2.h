@@ -21,6 +21,7 @@ class Gpt2 : public LanguageModel {
     at::Tensor attention_norm, attention_norm_bias, qkv, qkv_bias, out, out_bias;
     at::Tensor ffn_norm, ffn_norm_bias, up, up_bias, down, down_bias;
   };
+  at::Tensor block(const at::Tensor& x_BTD, int64_t layer, AttentionScope& scope) const;
   at::Tensor norm(const at::Tensor& x_BTD, const at::Tensor& weight, const at::Tensor& bias) const;
   at::Tensor embed(const at::Tensor& ids_BT, const at::Tensor& documents_BT, int64_t past) const;
   at::Tensor attention(const Block& block, const at::Tensor& x_BTD, int64_t layer,

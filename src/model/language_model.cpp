@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/tanh.h>
+#include <fmt/core.h>
 
 #include "model/gpt2.h"
 #include "model/llama.h"
@@ -15,6 +16,18 @@ at::Tensor LanguageModel::logits(const at::Tensor& hidden) const {
   const auto logits = at::linear(hidden, head.weight_VD);
   if (head.softcap == 0) return logits;
   return at::tanh(logits.to(at::kFloat) / head.softcap) * head.softcap;
+}
+
+std::vector<at::Tensor> LanguageModel::run_block(int64_t layer, const Pass& pass, const BlockFunction& block,
+                                                 const std::vector<at::Tensor>& inputs) {
+  if (!pass.training || pass.cache || layer >= config_.recomputed_blocks()) return block(inputs);
+  for (auto next = static_cast<int64_t>(block_parameters_.size()); next <= layer; ++next) {
+    auto& own = block_parameters_.emplace_back();
+    const auto prefix = fmt::format("blocks.{}.", next);
+    for (const auto& parameter : parameters_.all())
+      if (parameter.name.starts_with(prefix)) own.push_back(parameter.value);
+  }
+  return recomputed(block, inputs, block_parameters_[layer]);
 }
 
 std::unique_ptr<LanguageModel> make_model(const ModelConfig& config, uint64_t seed) {

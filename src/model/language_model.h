@@ -7,6 +7,7 @@
 #include "model/kv_cache.h"
 #include "model/model_config.h"
 #include "model/parameters.h"
+#include "model/recompute.h"
 
 namespace tightloop {
 
@@ -50,8 +51,16 @@ class LanguageModel {
   at::Device device() const { return head().weight_VD.device(); }
 
  protected:
+  /// Runs the block of a layer, whose parameters are those named blocks.LAYER. In training it keeps only its
+  /// inputs where config_ says so; `block` must then not refer to what ends with this pass.
+  std::vector<at::Tensor> run_block(int64_t layer, const Pass& pass, const BlockFunction& block,
+                                    const std::vector<at::Tensor>& inputs);
+
   ModelConfig config_;
   Parameters parameters_;
+
+ private:
+  std::vector<std::vector<at::Tensor>> block_parameters_;  // by layer, once they were asked for
 };
 
 /// Builds the family that the configuration names, with initial weights, fp32 on the CPU. `config` is

@@ -51,33 +51,40 @@ Llama::Llama(const ModelConfig& config, uint64_t seed)
 
 Forward Llama::forward(const at::Tensor& ids_BT, const Pass& pass) {
   const int64_t T = ids_BT.size(1);
-  AttentionScope scope(ids_BT, pass, config_.dropout);
-  rotary_.cover(scope.past() + T, ids_BT.device());
+  const auto scope = std::make_shared<AttentionScope>(ids_BT, pass, config_.dropout);
+  rotary_.cover(scope->past() + T, ids_BT.device());
 
   Forward result;
   std::vector<at::Tensor> loads;
-  auto x = scope.drop(at::embedding(embedding_, ids_BT), 0, DropoutPlace::kEmbedding);
-  for (size_t layer = 0; layer < blocks_.size(); ++layer) {
-    const Block& block = blocks_[layer];
-    const auto seen =
-        attention(block, ops::rms_norm(x, block.attention_norm, config_.norm_eps), layer, scope);
-    x = x + scope.drop(seen, layer, DropoutPlace::kAttention);
-    const auto normed = ops::rms_norm(x, block.ffn_norm, config_.norm_eps);
-    if (!config_.has_experts()) {
-      x = x + feed_forward(block, normed);
-      continue;
-    }
-    const Routing routing = route(normed, block.experts, config_);
-    x = x + run_experts(normed, routing, block.experts);
-    loads.push_back(routing.load_E);
-    if (!pass.training || config_.balance_coef == 0) continue;
-    const auto balance = balance_loss(routing, config_);
-    result.balance = result.balance.defined() ? result.balance + balance : balance;
+  auto x = scope->drop(at::embedding(embedding_, ids_BT), 0, DropoutPlace::kEmbedding);
+  const bool balanced = pass.training && config_.balance_coef != 0;
+  for (int64_t layer = 0; layer < config_.layers; ++layer) {
+    const auto block = [this, layer, scope, balanced](const auto& in) {
+      return this->block(in[0], layer, *scope, balanced);
+    };
+    const auto outputs = run_block(layer, pass, block, {x});
+    x = outputs[0];
+    if (outputs.size() > 1) loads.push_back(outputs[1].detach());
+    if (outputs.size() > 2) result.balance = layer == 0 ? outputs[2] : result.balance + outputs[2];
   }
   if (!loads.empty()) result.expert_loads_LE = at::stack(loads);
   if (pass.cache) pass.cache->advance(T);
   result.hidden_BTD = ops::rms_norm(x, final_norm_, config_.norm_eps);
   return result;
+}
+
+std::vector<at::Tensor> Llama::block(const at::Tensor& x_BTD, int64_t layer, AttentionScope& scope,
+                                     bool balanced) const {
+  const Block& block = blocks_[layer];
+  const auto seen =
+      attention(block, ops::rms_norm(x_BTD, block.attention_norm, config_.norm_eps), layer, scope);
+  const auto x = x_BTD + scope.drop(seen, layer, DropoutPlace::kAttention);
+  const auto normed = ops::rms_norm(x, block.ffn_norm, config_.norm_eps);
+  if (!config_.has_experts()) return {x + feed_forward(block, normed)};
+  const Routing routing = route(normed, block.experts, config_);
+  std::vector<at::Tensor> outputs{x + run_experts(normed, routing, block.experts), routing.load_E};
+  if (balanced) outputs.push_back(balance_loss(routing, config_));
+  return outputs;
 }
 
 at::Tensor Llama::attention(const Block& block, const at::Tensor& x_BTD, int64_t layer,

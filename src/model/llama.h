@@ -27,6 +27,9 @@ class Llama : public LanguageModel {
     at::Tensor gate_up, down;
     Experts experts;  // qwen3_moe, in place of gate_up and down
   };
+  /// The state after the block; with experts their loads too, and, where wanted, their balance loss.
+  std::vector<at::Tensor> block(const at::Tensor& x_BTD, int64_t layer, AttentionScope& scope,
+                                bool balanced) const;
   at::Tensor attention(const Block& block, const at::Tensor& x_BTD, int64_t layer,
                        AttentionScope& scope) const;
   at::Tensor feed_forward(const Block& block, const at::Tensor& x_BTD) const;

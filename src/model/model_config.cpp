@@ -1,5 +1,6 @@
 #include "model/model_config.h"
 
+#include <charconv>
 #include <limits>
 
 #include "core/error.h"
@@ -109,6 +110,12 @@ void ModelConfig::describe(Fields& fields) {
            "Standard deviation of initial weights (residual projections: / sqrt(2 layers))")
       .range(0, 10);
   fields.add("dropout", dropout, "Share of activations dropped in training").range(0, 0.99);
+  fields
+      .add("gradient_checkpointing", gradient_checkpointing,
+           "Blocks that keep only their input in training and are computed again in the backward pass, for "
+           "less memory and more time: none (or false), all (or true), a number: the first so many, or auto: "
+           "as few as fit into the device's memory")
+      .alias("use_gradient_checkpointing");
   fields.add("softcap", softcap, "Logits are squashed into plus or minus this; 0: off (nanochat: 15)")
       .range(0, 1e6);
   fields.add("tie_embeddings", tie_embeddings, "The head shares the embedding's weight (nanochat: never)");
@@ -176,6 +183,7 @@ void ModelConfig::resolve(int64_t tokenizer_vocab, int64_t row_length) {
     throw usage_error("model.experts_per_token ({}) is larger than model.experts ({}).", experts_per_token,
                       experts);
   }
+  recomputed_blocks();  // says what is wrong with it
 }
 
 void ModelConfig::resolve_gpt2() {
@@ -212,6 +220,20 @@ void ModelConfig::resolve_nanochat() {
   if (rope_theta == 0) rope_theta = 100000;
   if (norm_eps == 0) norm_eps = std::numeric_limits<float>::epsilon();
   if (ffn == 0) ffn = 4 * width;
+}
+
+int64_t ModelConfig::recomputed_blocks() const {
+  const auto& text = gradient_checkpointing;
+  if (text == "none" || text == "false" || text == "auto") return 0;
+  if (text == "all" || text == "true") return layers;
+  int64_t blocks = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), blocks);
+  if (failed != std::errc() || end != text.data() + text.size() || blocks < 0 || blocks > layers) {
+    throw usage_error(
+        "model.gradient_checkpointing is '{}'; it takes none, all, auto or a number of blocks, at most {}.",
+        text, layers);
+  }
+  return blocks;
 }
 
 int64_t ModelConfig::window(int64_t layer) const {

@@ -16,6 +16,7 @@ struct ModelConfig {
           context = 0;
   double norm_eps = 0, init_std = 0.02, dropout = 0, softcap = 0;
   bool tie_embeddings = true;
+  std::string gradient_checkpointing = "none";
   // Rotary positions
   double rope_theta = 0;
   std::string rope_scaling = "none";
@@ -41,6 +42,9 @@ struct ModelConfig {
   bool has_value_embedding(int64_t layer) const {
     return family == "nanochat" && layer % 2 == (layers - 1) % 2;
   }
+  /// How many blocks, from the first on, compute their activations again in the backward pass. 0 for "auto":
+  /// a training works that out before it makes its model.
+  int64_t recomputed_blocks() const;
   /// How many positions before its own a layer's query sees; 0: all.
   int64_t window(int64_t layer) const;
 

@@ -66,8 +66,8 @@ Nanochat::Nanochat(const ModelConfig& config, uint64_t seed)
 
 Forward Nanochat::forward(const at::Tensor& ids_BT, const Pass& pass) {
   const int64_t T = ids_BT.size(1);
-  AttentionScope scope(ids_BT, pass, /*dropout=*/0);
-  rotary_.cover(scope.past() + T, ids_BT.device());
+  const auto scope = std::make_shared<AttentionScope>(ids_BT, pass, /*dropout=*/0);
+  rotary_.cover(scope->past() + T, ids_BT.device());
   if (!ones_.defined() || ones_.device() != ids_BT.device()) {
     c10::InferenceMode ordinary(false);
     const int64_t widest = std::max(config_.width, config_.head_size);
@@ -78,14 +78,25 @@ Forward Nanochat::forward(const at::Tensor& ids_BT, const Pass& pass) {
   const auto x0 = x;
   at::Tensor middle;
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
-    const Block& block = blocks_[layer];
-    x = residual_scales_[layer] * x + x0_scales_[layer] * x0;
-    x = x + attention(block, norm(x), ids_BT, layer, scope);
-    x = x + feed_forward(block, norm(x));
+    const auto block = [this, layer, scope, ids_BT](const auto& in) {
+      return std::vector{this->block(in[1], in[0], in[2][layer], in[3][layer], ids_BT, layer, *scope)};
+    };
+    // x0 first: the first block gets it as x too, and sums of gradients must not depend on checkpointing.
+    x = run_block(layer, pass, block, {x0, x, residual_scales_, x0_scales_})[0];
     if (layer == config_.layers / 2) middle = x;
   }
   if (pass.cache) pass.cache->advance(T);
   return {norm(x - backout_scale_ * middle)};
+}
+
+at::Tensor Nanochat::block(const at::Tensor& x_BTD, const at::Tensor& x0_BTD,
+                           const at::Tensor& residual_scale, const at::Tensor& x0_scale,
+                           const at::Tensor& ids_BT, int64_t layer, AttentionScope& scope) const {
+  const Block& block = blocks_[layer];
+  auto x = residual_scale * x_BTD;  // before the other product, so that its gradient comes after it
+  x = x + x0_scale * x0_BTD;
+  x = x + attention(block, norm(x), ids_BT, layer, scope);
+  return x + feed_forward(block, norm(x));
 }
 
 at::Tensor Nanochat::norm(const at::Tensor& x) const {

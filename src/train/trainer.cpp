@@ -72,6 +72,7 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run)
 void Trainer::load_start() {
   const auto& train = recipe_.train;
   if (!train.stage.empty()) metadata_["stage"] = train.stage;
+  metadata_["gradient_checkpointing"] = model_->config().gradient_checkpointing;
   if (recipe_.lora.on()) metadata_["lora"] = {{"rank", recipe_.lora.rank}, {"alpha", recipe_.lora.alpha}};
   if (!checkpoint_steps(run_.checkpoints()).empty()) {
     // A run that resumes needs its parent no more: what its adapters stand on is in its own checkpoints.
