@@ -1,81 +1,124 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, in one call: tests, the sanitizer, the quickstart and benches, with a table at the end.
-# Runs from a checkout whose programs were built elsewhere:
-#   bench/pack.sh carry          where it was built: programs and the libraries that the GPU machine lacks -> carry/
-#   bench/on_gpu.sh carry OUT    where the GPU is: logs go to OUT/
-# The GPU machine must have the torch version of tools/versions in its Python.
+# Everything that needs a GPU, in one call, with a table at the end. Runs from a checkout whose programs were built elsewhere:
+#   bench/pack.sh carry                    where it was built: programs and the libraries that the GPU machine lacks -> carry/
+#   bench/on_gpu.sh carry OUT [PART...]    where the GPU is: logs go to OUT/
+# Parts: tests sanitizer steps naive graphs memory data costs deterministic quickstart stages shakespeare (default: all).
+# The GPU machine must have the torch version of tools/versions in its Python. Texts, where a part wants some, lie in carry/data.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 carry=$(realpath "${1:-carry}") out=${2:-${OUT:-/tmp}}
+shift $(($# > 2 ? 2 : $#))
 torch=$(python3 -c 'import torch; print(torch.__path__[0])')
 libraries=$torch/lib:$(find "$torch/../nvidia" -name lib -type d | paste -sd:):$carry/lib
 tightloop() { LD_LIBRARY_PATH=$libraries "$carry/tightloop" "$@"; }
 table=$out/table.txt; : >"$table"
-row() { printf '%-34s %s\n' "$1" "$2" | tee -a "$table"; }
+row() { printf '%-46s %s\n' "$1" "$2" | tee -a "$table"; }
 work=$(mktemp -d); export TIGHTLOOP_DATA=$carry/data
+works="gpt2-124m nanochat-d12 nanochat-d20 minimind-64m minimind-moe-198m"
+step() { tightloop bench step "$@" --json 2>>"$out/errors.txt" | tail -1; }
+# The numbers of a step that a table has room for.
+brief() { python3 -c '
+import json, sys
+for line in sys.stdin:
+    r = json.loads(line)
+    keys = ["ms", "ms_wall", "ms_against", "ratio", "pairs", "tokens_s", "mfu", "mfu_data_sheet", "gpu_busy", "gpu_busy_traced", "peak_gib", "syncs", "data_wait", "parts_share_of_wall"]
+    print(", ".join(f"{k} {r[k]:.4g}" for k in keys if isinstance(r.get(k), (int, float))), {k: round(v, 3) for k, v in r.get("parts", {}).items()} or "", r.get("graphs", ""))
+' || echo failed; }
 
-tightloop doctor | tee "$out/doctor.txt"
+tests() {
+  local started=$SECONDS
+  LD_LIBRARY_PATH=$libraries timeout 400 "$carry/tests_torch" --gtest_brief=1 --gtest_filter="${FILTER:-*cuda*:*Cuda*:*OnGpu*}" >"$out/tests.txt" 2>&1
+  row "tests_torch" "exit $?, $(grep -cE '^\[  FAILED' "$out/tests.txt") failed, $(grep -E 'PASSED|SKIPPED' "$out/tests.txt" | tr '\n' ' ') $((SECONDS - started)) s"
+  grep -E 'FAILED|Failure|rror' "$out/tests.txt" | head -40
+}
 
-started=$SECONDS
-LD_LIBRARY_PATH=$libraries "$carry/tests_torch" --gtest_brief=1 --gtest_filter='*cuda*:*Cuda*' >"$out/tests.txt" 2>&1
-row "tests_torch" "exit $?, $(grep -cE '^\[  FAILED' "$out/tests.txt") failed, $(grep -E 'PASSED|SKIPPED' "$out/tests.txt" | tr '\n' ' ') $((SECONDS - started)) s"
-grep -E 'FAILED|Failure' "$out/tests.txt" | head -20
-
-while read -r tool filter; do
-  started=$SECONDS
-  LD_LIBRARY_PATH=$libraries timeout 120 compute-sanitizer --tool "$tool" --error-exitcode 9 "$carry/tests_torch" \
-    --gtest_brief=1 --gtest_filter="$filter" >"$out/$tool.txt" 2>&1 </dev/null
-  row "compute-sanitizer $tool" "exit $?, $(grep 'SUMMARY' "$out/$tool.txt" | tail -1 | sed 's/=* *//'), $((SECONDS - started)) s"
-done <<'END'
-memcheck *RmsNorm*/cuda:*Rope*/cuda:*Swiglu*/cuda:*CrossEntropy*/cuda:*FusedHead*/cuda:*Adamw*/cuda:*GradientNorm*/cuda:*LossBuffer*/cuda
-racecheck *RmsNorm*/cuda:*Swiglu*/cuda:*GradientNorm*/cuda
+sanitizer() {
+  while read -r tool filter; do
+    local started=$SECONDS
+    LD_LIBRARY_PATH=$libraries timeout 150 compute-sanitizer --tool "$tool" --error-exitcode 9 "$carry/tests_torch" \
+      --gtest_brief=1 --gtest_filter="$filter" >"$out/$tool.txt" 2>&1 </dev/null
+    row "compute-sanitizer $tool" "exit $?, $(grep 'SUMMARY' "$out/$tool.txt" | tail -1 | sed 's/=* *//'), $((SECONDS - started)) s"
+  done <<'END'
+memcheck *RmsNorm*/cuda:*Rope*/cuda:*Swiglu*/cuda:*CrossEntropy*/cuda:*FusedHead*/cuda:*Adamw*/cuda:*GradientNorm*/cuda:*LossBuffer*/cuda:*Dropout*/cuda:*Stamp*/cuda
+racecheck *RmsNorm*/cuda:*Swiglu*/cuda:*GradientNorm*/cuda:*CrossEntropy*/cuda
 END
+}
 
-started=$SECONDS
-tightloop train configs/quickstart.yaml --run.dir "$work" 2>&1 | tee "$out/quickstart.txt" | tail -30
-row "quickstart on the GPU" "$(grep -E '^  all' "$out/quickstart.txt" | sed 's/  */ /g'), $((SECONDS - started)) s in all"
-tightloop train configs/quickstart.yaml --run.dir "$work" --run.name plain --ops.plain true >"$out/quickstart_plain.txt" 2>&1
-row "the same with plain operators" "$(grep -E '^  all' "$out/quickstart_plain.txt" | sed 's/  */ /g')"
-tightloop train configs/quickstart.yaml --run.dir "$work" --run.name cpu --train.device cpu >"$out/quickstart_cpu.txt" 2>&1
-row "the same on this machine's CPU" "$(grep -E '^  all' "$out/quickstart_cpu.txt" | sed 's/  */ /g'), $(grep -oE 'cpu, [a-z0-9]+' "$out/quickstart_cpu.txt"), $(grep -oE 'in [0-9ms]+;' "$out/quickstart_cpu.txt")"
-row "generate" "$(tightloop generate --run "$work/quickstart" --prompt 'reverse stone =' --temperature 0 | head -1)"
-for settings in "" "--train.precision fp32" "--ops.plain true"; do
-  row "bench step quickstart $settings" "$(tightloop bench step configs/quickstart.yaml --steps 100 --json $settings)"
-done
-# The works of docs/benchmarks.md, on generated text: model, rows, length.
-stream="--model.ffn 0 --data.rows stream --data.loss_after= --tasks.questions 400000"
-while read -r preset rows length settings; do
-  row "bench step $preset B$rows T$length $settings" "$(tightloop bench step configs/quickstart.yaml --steps 20 --json $stream \
-    --model.preset "$preset" --data.seq_len "$length" --train.micro_batch "$rows" $settings 2>>"$out/bench_errors.txt")"
-done <<'END'
-gpt2-124m 64 1024
-gpt2-124m 64 1024 --train.fused_head off
-gpt2-124m 16 1024 --ops.plain true
-minimind-64m 32 768
-minimind-moe-198m 32 768
-nanochat-d12 32 2048
-END
+steps() {
+  row "AdamW alone, gpt2-124m" "$(tightloop bench update configs/gpt2-124m.yaml --json 2>>"$out/errors.txt")"
+  for w in $works; do row "step $w" "$(step "configs/$w.yaml" --synthetic --steps 20 | brief)"; done
+}
 
-# The stages as their recipes stand.
-for recipe in nanochat-d4-base nanochat-d4-mid nanochat-d4-sft minimind-64m-pretrain minimind-64m-sft minimind-moe-pretrain minimind-moe-sft; do
-  started=$SECONDS
-  (cd "$work" && mkdir -p configs && cp "$OLDPWD/configs/$recipe.yaml" configs/ && tightloop train "configs/$recipe.yaml") >>"$out/stages.txt" 2>&1
-  row "$recipe" "exit $?, losses $(grep -oE '"training/loss":[0-9.]+' "$work/runs/$recipe/metrics.jsonl" | cut -d: -f2 | sed -n '1p;$p' | paste -sd' '), $((SECONDS - started)) s"
-done
-gsm8k=$carry/data/chat/gsm8k_train.jsonl
-if [ -f "$gsm8k" ]; then
-  tightloop train configs/sft-gsm8k.yaml --data.train "$gsm8k" --tokenizer.path "$carry/data/tokenizers/minimind" --run.dir "$work" \
-    --train.steps 2000 --train.micro_batch 32 --model.layers 8 --model.width 512 --model.heads 8 --model.ffn 1408 --train.lr 1e-3 >"$out/sft.txt" 2>&1
-  row "sft-gsm8k, larger" "$(grep -oE 'held-out loss [0-9.]+' "$out/sft.txt" | paste -sd' '), $(tightloop eval --run "$work/sft-gsm8k" --json 2>>"$out/sft.txt" | head -c 300)"
-  printf 'Tom has 3 apples and buys 4 more. How many apples does he have?\nAnd if he eats 2?\n' |
-    tightloop chat --run "$work/sft-gsm8k" --temperature 0 >>"$out/sft.txt" 2>&1
-  tail -12 "$out/sft.txt"
-fi
+naive() { for w in $works; do row "naive $w" "$(step "configs/$w.yaml" --synthetic --naive --steps 5 | brief)"; done; }
 
-text=$carry/data/text/tinyshakespeare.txt
-if [ -f "$text" ]; then
-  started=$SECONDS
-  tightloop train configs/shakespeare-char.yaml --data.train "$text" --run.dir "$work" --run.name shakespeare >"$out/shakespeare.txt" 2>&1
+graphs() {
+  row "graphs off / on, minimind-64m B1 T256" "$(step configs/minimind-64m.yaml --synthetic --steps 20 --train.micro_batch 1 --data.seq_len 256 --against '--train.graph off' | brief)"
+  row "graphs off / on, minimind-64m B32 T768" "$(step configs/minimind-64m.yaml --synthetic --steps 5 --against '--train.graph off' | brief)"
+  row "interval 1 / 10, minimind-64m B1 T256" "$(step configs/minimind-64m.yaml --synthetic --steps 20 --train.micro_batch 1 --data.seq_len 256 --against '--train.loss_extract_interval 1' | brief)"
+}
+
+memory() {
+  for checkpointing in none all; do
+    row "memory gpt2-124m, checkpointing $checkpointing" "$(step configs/gpt2-124m.yaml --synthetic --steps 5 --train.fused_head on --model.gradient_checkpointing $checkpointing | brief)"
+    row "  fit says" "$(tightloop fit configs/gpt2-124m.yaml --train.fused_head on --model.gradient_checkpointing $checkpointing --json 2>>"$out/errors.txt" | tail -1)"
+  done
+  tightloop fit configs/gpt2-124m.yaml --memory 16 2>>"$out/errors.txt" | tee "$out/fit.txt" | tail -12
+  local advice; advice=$(tightloop fit configs/gpt2-124m.yaml --memory 16 --json 2>>"$out/errors.txt" | python3 -c 'import json,sys; print(json.load(sys.stdin).get("settings", ""))')
+  row "fit for 16 GiB: $advice" "$(step configs/gpt2-124m.yaml --synthetic --steps 5 --train.memory_limit 16 $advice | brief)"
+}
+
+data() {
+  local text=$carry/data/text/tinyshakespeare.txt gsm8k=$carry/data/chat/gsm8k_train.jsonl
+  tightloop prepare configs/gpt2-124m.yaml --data.source text --data.train "$text" --tokenizer.path "$carry/data/tokenizers/gpt2" --output "$work/shards" >>"$out/errors.txt" 2>&1
+  row "gpt2-124m from shards" "$(step configs/gpt2-124m.yaml --steps 40 --data.source shards --data.train "$work/shards" --tokenizer.path "$carry/data/tokenizers/gpt2" --profile "$work/trace.json" | brief)"
+  row "minimind-64m SFT from JSONL" "$(step configs/minimind-64m-sft.yaml --steps 40 --data.source jsonl --data.train "$gsm8k" --data.seq_len 768 --train.micro_batch 32 --train.accumulate 1 --train.init_from= --model.preset minimind-64m --tokenizer.path "$carry/data/tokenizers/minimind" --profile "$work/trace2.json" | brief)"
+}
+
+costs() {
+  local off='--log.reduced_logging true --log.log_dataset_metrics false --log.memory_steps 0 --train.logging_steps 1000000'
+  for w in gpt2-124m minimind-64m; do
+    row "accounting off / on, $w" "$(step "configs/$w.yaml" --synthetic --steps 5 --against '--train.time_parts false' | brief)"
+    row "logging off / on, $w" "$(step "configs/$w.yaml" --synthetic --steps 10 --against "$off" | brief)"
+  done
+}
+
+deterministic() {
+  for w in gpt2-124m minimind-64m; do
+    row "deterministic / not, $w" "$(step "configs/$w.yaml" --synthetic --steps 5 | brief) against $(step "configs/$w.yaml" --synthetic --steps 5 --train.deterministic true | brief)"
+  done
+}
+
+quickstart() {
+  local started=$SECONDS
+  tightloop train configs/quickstart.yaml --run.dir "$work" 2>&1 | tee "$out/quickstart.txt" | tail -30
+  row "quickstart on the GPU" "$(grep -E '^  all' "$out/quickstart.txt" | sed 's/  */ /g'), $((SECONDS - started)) s in all"
+  row "generate" "$(tightloop generate --run "$work/quickstart" --prompt 'reverse stone =' --temperature 0 | head -1)"
+}
+
+stages() {
+  for recipe in nanochat-d4-base nanochat-d4-mid nanochat-d4-sft; do
+    for checkpointing in none all; do
+      local started=$SECONDS name=$recipe-$checkpointing
+      (cd "$work" && mkdir -p configs && sed "s|runs/nanochat-d4-\([a-z]*\)|runs/nanochat-d4-\1-$checkpointing|" "$OLDPWD/configs/$recipe.yaml" >"configs/$name.yaml" &&
+        tightloop train "configs/$name.yaml" --train.steps 20 --train.logging_steps 1 --train.deterministic true --model.gradient_checkpointing $checkpointing) >>"$out/stages.txt" 2>&1
+      row "$name" "exit $?, losses $(grep -oE '"training/loss":[0-9.]+' "$work/runs/$name/metrics.jsonl" | cut -d: -f2 | sha1sum | cut -c1-8) $(grep -oE '"training/loss":[0-9.]+' "$work/runs/$name/metrics.jsonl" | cut -d: -f2 | sed -n '1p;$p' | paste -sd' '), $((SECONDS - started)) s"
+    done
+  done
+  row "checkpointing all / none, nanochat-d4" "$(step configs/nanochat-d4-base.yaml --synthetic --model.vocab_size 1024 --steps 10 --against '--model.gradient_checkpointing all' | brief)"
+}
+
+shakespeare() {
+  local started=$SECONDS
+  tightloop train configs/shakespeare-char.yaml --data.train "$carry/data/text/tinyshakespeare.txt" --run.dir "$work" --run.name shakespeare >"$out/shakespeare.txt" 2>&1
   row "shakespeare-char" "best held-out loss $(grep -oE 'held-out loss [0-9.]+' "$out/shakespeare.txt" | awk '{print $3}' | sort -n | head -1), $((SECONDS - started)) s"
-fi
-printf '\n'; cat "$table"
+}
+
+tightloop doctor >"$out/doctor.txt"
+for part in "${@:-tests sanitizer steps naive graphs memory data costs deterministic quickstart stages shakespeare}"; do
+  for one in $part; do
+    started_part=$SECONDS
+    "$one"
+    echo "== $one took $((SECONDS - started_part)) s"
+  done
+done
+printf '\n'; cat "$table"; tail -5 "$out/errors.txt" 2>/dev/null

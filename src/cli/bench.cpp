@@ -1,29 +1,18 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/App.hpp>
-#include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/at_least.h"
-#include "cli/recipe.h"
 #include "cli/verbs.h"
 #include "core/files.h"
 #include "tokenizer/bench.h"
-#include "train/trainer.h"
 
 namespace tightloop::cli {
 
 namespace {
-
-struct StepOptions {
-  std::string file;
-  int64_t steps = 20;
-  bool json = false;
-};
 
 struct TokenizerOptions {
   std::string tokenizer, input;
@@ -32,36 +21,8 @@ struct TokenizerOptions {
   bool whole = false, json = false;
 };
 
-/// A folder for a run that nobody keeps.
-struct Scratch {
-  fs::path path = fs::temp_directory_path() / fmt::format("tightloop-bench-{}", ::getpid());
-  ~Scratch() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-};
-
 void print(bool as_json, const nlohmann::json& json, const std::string& text) {
   std::fputs(((as_json ? json.dump() : text) + "\n").c_str(), stdout);
-}
-
-void bench_step(const StepOptions& options, const Settings& settings) {
-  const Scratch scratch;
-  Trainer trainer(read_recipe(options.file, settings), RunFolder::create(scratch.path, false));
-  auto times = trainer.time_steps(options.steps);
-  auto& ms = times.milliseconds;
-  std::ranges::sort(ms);
-  print(
-      options.json,
-      {{"ms", ms[ms.size() / 2]},
-       {"ms_min", ms.front()},
-       {"ms_max", ms.back()},
-       {"tokens_s", times.tokens_per_second},
-       {"data_wait", times.data_wait_share},
-       {"steps", options.steps}},
-      fmt::format("{} steps: median {:.2f} ms ({:.2f} to {:.2f}), {:.0f} tokens/s, waiting for data {:.2f} %",
-                  options.steps, ms[ms.size() / 2], ms.front(), ms.back(), times.tokens_per_second,
-                  100 * times.data_wait_share));
 }
 
 void bench_tokenizer(const TokenizerOptions& options) {
@@ -86,13 +47,8 @@ void add_bench(CLI::App& app, const Settings& settings) {
   auto* bench = app.add_subcommand("bench", "Measure speed on this machine");
   bench->require_subcommand(1);
 
-  auto steps = std::make_shared<StepOptions>();
-  auto* step = bench->add_subcommand("step", "Time training steps of a recipe");
-  step->add_option("RECIPE", steps->file, "A YAML file of settings")->required();
-  step->add_option("--steps", steps->steps, "Steps to time")->check(at_least(1));
-  step->add_flag("--json", steps->json, "For programs");
-  step->footer("Example: tightloop bench step configs/quickstart.yaml --steps 50 --json");
-  step->callback([=] { bench_step(*steps, settings); });
+  add_bench_step(*bench, settings);
+  add_bench_update(*bench, settings);
 
   auto encoding = std::make_shared<TokenizerOptions>();
   auto* tokenizer = bench->add_subcommand("tokenizer", "Time encoding of a text, cut into documents of 4 KB");

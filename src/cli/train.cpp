@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/terminal.h"
+#include "dist/processes.h"
 #include "infer/exam.h"
 #include "train/trainer.h"
 
@@ -59,13 +60,18 @@ void train(const Options& options, const Settings& settings) {
     config.load(RunFolder::open(options.resume).config());
     config.apply(settings);
   }
-  const auto run = options.resume.empty()
-                       ? RunFolder::create(run_path(recipe.run, options.file), options.overwrite)
-                       : RunFolder::open(options.resume);
-  log::to_file(run.log());
-  Trainer trainer(recipe, run);
+  Processes processes;
+  if (!processes.main()) log::set_terminal_level(log::Level::kWarning);  // the main process speaks for all
+  const fs::path root =
+      options.resume.empty() ? run_path(recipe.run, options.file) : fs::path(options.resume);
+  const RunFolder run = !processes.main()        ? RunFolder(root)
+                        : options.resume.empty() ? RunFolder::create(root, options.overwrite)
+                                                 : RunFolder::open(root);
+  if (processes.main()) log::to_file(run.log());
+  Trainer trainer(recipe, run, processes);
   if (!options.resume.empty()) trainer.resume();
-  finish(trainer, trainer.run(), run.root());
+  const TrainResult result = trainer.run();
+  if (processes.main()) finish(trainer, result, run.root());
 }
 
 }  // namespace

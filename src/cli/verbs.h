@@ -32,6 +32,8 @@ void add_chat(CLI::App& app, const Settings& settings);
 void add_inspect(CLI::App& app, const Settings& settings);
 void add_export(CLI::App& app);
 void add_bench(CLI::App& app, const Settings& settings);
+void add_bench_step(CLI::App& bench, const Settings& settings);
+void add_bench_update(CLI::App& bench, const Settings& settings);
 void add_bench_loader(CLI::App& bench, const Settings& settings);
 void add_bench_generate(CLI::App& bench);
 void add_data(CLI::App& app, const Settings& settings);

@@ -51,6 +51,9 @@ class CpuDevice : public Device {
   }
   MemoryStats memory_stats() const override { return {}; }
   void reset_peak_memory() override {}
+  void empty_cache() override {}
+  void limit_memory(int64_t) override {}
+  double data_sheet_flops() const override { return 0; }
   void* allocate_host(size_t size) override {
     if (size == 0) return nullptr;
     void* memory = nullptr;

@@ -48,6 +48,12 @@ class Device {
   /// Of torch's allocator on this device; zeros on the CPU, where nobody counts.
   virtual MemoryStats memory_stats() const = 0;
   virtual void reset_peak_memory() = 0;
+  /// Gives what torch's allocator holds and does not use back to the device.
+  virtual void empty_cache() = 0;
+  /// The allocator fails beyond this many bytes, as if the device had no more.
+  virtual void limit_memory(int64_t bytes) = 0;
+  /// Dense bf16 products by the data sheet, in FLOP/s; 0 where it is not known.
+  virtual double data_sheet_flops() const = 0;
 
   /// Host memory that this device reads fastest (page-locked for a GPU), aligned to at least 64 bytes.
   /// Throws Error(kDevice) when there is none left. Size 0 gives a null pointer.

@@ -8,6 +8,13 @@ int64_t Syncs::total() const {
   return total;
 }
 
+Syncs Syncs::since(const Syncs& before) const {
+  Syncs later;
+  for (const auto& [cause, times] : causes_)
+    if (times > before.of(cause)) later.causes_[cause] = times - before.of(cause);
+  return later;
+}
+
 int64_t Syncs::of(const std::string& cause) const {
   const auto found = causes_.find(cause);
   return found == causes_.end() ? 0 : found->second;

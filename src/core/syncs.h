@@ -13,6 +13,8 @@ class Syncs {
   void count(const std::string& cause) { ++causes_[cause]; }
   int64_t total() const;
   int64_t of(const std::string& cause) const;
+  /// Those that came after `before`, an earlier state of this.
+  Syncs since(const Syncs& before) const;
   const std::map<std::string, int64_t>& causes() const { return causes_; }
 
  private:

@@ -113,6 +113,28 @@ class CudaDevice : public Device {
 
   void reset_peak_memory() override { c10::cuda::CUDACachingAllocator::resetPeakStats(index()); }
 
+  void empty_cache() override { c10::cuda::CUDACachingAllocator::emptyCache(); }
+
+  void limit_memory(int64_t bytes) override {
+    const double share = static_cast<double>(bytes) / static_cast<double>(total_memory());
+    c10::cuda::CUDACachingAllocator::setMemoryFraction(std::min(1.0, share), index());
+  }
+
+  double data_sheet_flops() const override {
+    const std::string name = properties_.name;
+    for (const auto& [part, teraflops] : {std::pair{"H200", 989.5},
+                                          {"H100", 989.5},
+                                          {"H800", 989.5},
+                                          {"B200", 2250.0},
+                                          {"A100", 312.0},
+                                          {"A800", 312.0},
+                                          {"L40S", 362.0},
+                                          {"4090", 165.2},
+                                          {"3090", 71.0}})
+      if (name.find(part) != std::string::npos) return teraflops * 1e12;
+    return 0;
+  }
+
   void* allocate_host(size_t size) override {
     if (size == 0) return nullptr;
     c10::cuda::CUDAGuard guard(index());

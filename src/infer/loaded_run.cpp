@@ -1,9 +1,9 @@
 #include "infer/loaded_run.h"
 
 #include "core/error.h"
+#include "train/precision.h"
 #include "train/run_folder.h"
 #include "train/saved_model.h"
-#include "train/trainer.h"
 
 namespace tightloop {
 

@@ -1,6 +1,6 @@
-#include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "ops/adamw.h"
 #include "train/update_rules.h"
 
 namespace tightloop {
@@ -9,42 +9,46 @@ namespace {
 
 class AdamWRule : public UpdateRule {
  public:
-  AdamWRule(Group group, const AdamWSettings& settings) : group_(std::move(group)), settings_(settings) {
-    for (const auto& master : group_.masters) {
-      first_.push_back(at::zeros_like(master));
-      second_.push_back(at::zeros_like(master));
+  AdamWRule(Group group, const AdamWSettings& settings, const std::vector<bool>& decayed)
+      : indices_(std::move(group.indices)),
+        names_(std::move(group.names)),
+        betas_{settings.beta1, settings.beta2, settings.eps} {
+    tensors_.masters = std::move(group.masters), tensors_.values = std::move(group.values);
+    for (size_t i = 0; i < tensors_.masters.size(); ++i) {
+      tensors_.first.push_back(at::zeros_like(tensors_.masters[i]));
+      tensors_.second.push_back(at::zeros_like(tensors_.masters[i]));
+      tensors_.rate.push_back(settings.lr);
+      tensors_.decay.push_back(decayed[i] ? settings.decay : 0);
     }
   }
 
-  void update(const std::vector<at::Tensor>& gradients, const at::Tensor& divisor, const at::Tensor& count,
-              const Rates& rates) override {
-    std::vector<at::Tensor> own;
-    for (const size_t index : group_.indices) own.push_back(gradients[index]);
-    const std::vector<at::Tensor> counts(own.size(), count);
-    at::_fused_adamw_(group_.masters, own, first_, second_, {}, counts, settings_.lr * rates.share,
-                      settings_.beta1, settings_.beta2, settings_.decay, settings_.eps, /*amsgrad=*/false,
-                      /*maximize=*/false, divisor);
+  void update(const std::vector<at::Tensor>& gradients, const UpdateControl& control) override {
+    for (const size_t index : indices_) tensors_.gradients.push_back(gradients[index]);
+    ops::adamw_(tensors_, betas_, control.adamw);
+    tensors_.gradients.clear();
   }
 
   NamedTensors state() const override {
     NamedTensors named;
-    for (size_t i = 0; i < first_.size(); ++i) {
-      named.emplace_back("first." + group_.names[i], first_[i]);
-      named.emplace_back("second." + group_.names[i], second_[i]);
+    for (size_t i = 0; i < names_.size(); ++i) {
+      named.emplace_back("first." + names_[i], tensors_.first[i]);
+      named.emplace_back("second." + names_[i], tensors_.second[i]);
     }
     return named;
   }
 
  private:
-  Group group_;
-  const AdamWSettings settings_;
-  std::vector<at::Tensor> first_, second_;
+  std::vector<size_t> indices_;
+  std::vector<std::string> names_;
+  ops::AdamwTensors tensors_;
+  const ops::AdamwBetas betas_;
 };
 
 }  // namespace
 
-std::unique_ptr<UpdateRule> adamw_rule(Group group, const AdamWSettings& settings) {
-  return std::make_unique<AdamWRule>(std::move(group), settings);
+std::unique_ptr<UpdateRule> adamw_rule(Group group, const AdamWSettings& settings,
+                                       const std::vector<bool>& decayed) {
+  return std::make_unique<AdamWRule>(std::move(group), settings, decayed);
 }
 
 }  // namespace tightloop

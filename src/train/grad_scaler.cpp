@@ -33,4 +33,9 @@ void GradScaler::update() {
   found_inf_.zero_();
 }
 
+void GradScaler::update(const at::Tensor& found_inf) {
+  found_inf_.copy_(found_inf);
+  update();
+}
+
 }  // namespace tightloop

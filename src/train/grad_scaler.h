@@ -36,6 +36,9 @@ class GradScaler {
   }
   /// Grows the scale after growth_interval good steps, backs off after a bad one.
   void update();
+  /// The same for those who found out by themselves, such as from the gradient's norm, and divided by
+  /// factor() in passing: bool, on the device.
+  void update(const at::Tensor& found_inf);
 
   const at::Tensor& factor() const { return scale_; }
   const at::Tensor& found_inf() const { return found_inf_; }

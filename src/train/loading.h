@@ -8,12 +8,15 @@
 namespace tightloop {
 
 /// How a recipe's rows are loaded, from the first micro-batch on.
-inline LoaderOptions loading_of(const Recipe& recipe, const Tokenizer& tokenizer) {
+inline LoaderOptions loading_of(const Recipe& recipe, int32_t pad_id) {
   LoaderOptions options = loader_options(recipe.data);
   options.rows = recipe.train.micro_batch;
-  options.pad_id = tokenizer.end_of_text();
+  options.pad_id = pad_id;
   options.seed = recipe.train.seed;
   return options;
+}
+inline LoaderOptions loading_of(const Recipe& recipe, const Tokenizer& tokenizer) {
+  return loading_of(recipe, tokenizer.end_of_text());
 }
 
 /// The same for pairs of sentences.

@@ -1,14 +1,11 @@
 #include "train/loss.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "core/error.h"
@@ -20,14 +17,6 @@ namespace tightloop {
 namespace {
 
 constexpr int64_t kLargeLogits = 128 << 20;  // bytes: where chunks save more memory than they cost time
-
-// A copy through torch's own pinned memory, which knows when the device has read it.
-at::Tensor copy_of(const void* data, at::IntArrayRef shape, at::ScalarType type, at::Device device,
-                   bool pin) {
-  auto staged = at::empty(shape, at::TensorOptions(type).pinned_memory(pin && device.is_cuda()));
-  std::memcpy(staged.mutable_data_ptr(), data, staged.nbytes());
-  return staged.to(device, type, /*non_blocking=*/pin);
-}
 
 // Which document each position belongs to. Nothing where it makes no difference: a row is one document, or
 // what follows the first one is padding.
@@ -56,16 +45,37 @@ std::vector<int32_t> documents_of(const Batch& batch) {
 
 }  // namespace
 
-DeviceBatch to_device(const Batch& batch, at::Device device, bool pin_memory) {
+Staged stage(const Batch& batch, bool pin) {
   const std::vector<int64_t> shape{batch.rows, batch.length};
-  const auto inputs = copy_of(batch.inputs, shape, at::kInt, device, pin_memory);
-  const auto targets = copy_of(batch.targets, shape, at::kInt, device, pin_memory);
-  const auto mask = copy_of(batch.loss_mask, shape, at::kByte, device, pin_memory);
-  const auto sources = copy_of(batch.sources, {batch.rows}, at::kInt, device, pin_memory);
   const auto documents = documents_of(batch);
-  return {inputs.to(at::kLong), targets.to(at::kLong).masked_fill_(mask.eq(0), ops::kIgnoreIndex),
-          documents.empty() ? at::Tensor() : copy_of(documents.data(), shape, at::kInt, device, pin_memory),
-          sources.to(at::kLong)};
+  Staged staged;
+  const size_t inputs = staged.packing.add(at::kLong, shape), targets = staged.packing.add(at::kLong, shape),
+               sources = staged.packing.add(at::kLong, {batch.rows});
+  if (!documents.empty()) staged.packing.add(at::kInt, shape);
+  staged.allocate(pin);
+  const auto parts = staged.parts();
+  const int64_t cells = batch.rows * batch.length;
+  std::copy_n(batch.inputs, cells, parts[inputs].mutable_data_ptr<int64_t>());
+  auto* wanted = parts[targets].mutable_data_ptr<int64_t>();
+  for (int64_t i = 0; i < cells; ++i) wanted[i] = batch.loss_mask[i] ? batch.targets[i] : ops::kIgnoreIndex;
+  std::copy_n(batch.sources, batch.rows, parts[sources].mutable_data_ptr<int64_t>());
+  if (!documents.empty()) std::ranges::copy(documents, parts.back().mutable_data_ptr<int32_t>());
+  staged.tokens = cells, staged.supervised = batch.supervised;
+  return staged;
+}
+
+DeviceBatch device_batch(const std::vector<at::Tensor>& parts) {
+  constexpr size_t kInputs = Staged::kFirst;
+  return {.inputs_BT = parts[kInputs],
+          .targets_BT = parts[kInputs + 1],
+          .documents_BT = parts.size() > kInputs + 3 ? parts[kInputs + 3] : at::Tensor(),
+          .sources_B = parts[kInputs + 2],
+          .random = parts[Staged::kRandom]};
+}
+
+DeviceBatch to_device(const Batch& batch, at::Device device) {
+  const Staged staged = stage(batch, /*pin=*/device.is_cuda());
+  return device_batch(staged.packing.parts(staged.buffer.to(device, /*non_blocking=*/device.is_cuda())));
 }
 
 void check_ids(const Batch& batch, int64_t vocab_size, const std::vector<std::string>& sources) {
@@ -95,12 +105,20 @@ BatchLoss loss_of(LanguageModel& model, const DeviceBatch& batch, const LossSetu
       batch.inputs_BT,
       Pass{.training = setup.training, .documents_BT = batch.documents_BT, .random = batch.random});
   const Head head = model.head();
-  const ops::LossOptions options{head.softcap, setup.label_smoothing, setup.z_loss, setup.scale};
+  const auto wide = head.weight_VD.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const auto scale = setup.scale.defined() ? setup.scale.to(wide) : at::Tensor();
+  const ops::LossOptions options{.softcap = head.softcap,
+                                 .label_smoothing = setup.label_smoothing,
+                                 .z_loss = setup.z_loss,
+                                 .scale = scale,
+                                 .correct = setup.correct};
   const auto hidden = pass.hidden_BTD.flatten(0, 1), targets = batch.targets_BT.flatten();
   const auto loss = chunks_head(model, hidden.size(0), setup.fused_head)
                         ? ops::fused_head(hidden, head.weight_VD, targets, options)
                         : ops::cross_entropy(at::linear(hidden, head.weight_VD), targets, options);
-  return {loss, pass.balance, pass.expert_loads_LE};
+  BatchLoss result{loss, pass.balance, pass.expert_loads_LE};
+  if (setup.correct) result.counted = targets != ops::kIgnoreIndex, result.sources_B = batch.sources_B;
+  return result;
 }
 
 HeldOutLoss held_out_loss(LanguageModel& model, Loader& loader, int64_t limit) {

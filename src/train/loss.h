@@ -11,6 +11,7 @@
 #include "data/loader.h"
 #include "model/language_model.h"
 #include "ops/cross_entropy.h"
+#include "train/packing.h"
 
 namespace tightloop {
 
@@ -19,12 +20,16 @@ struct DeviceBatch {
   at::Tensor inputs_BT, targets_BT;
   at::Tensor documents_BT{};  // int32, where documents are packed: attention does not look across
   at::Tensor sources_B{};     // int64: which source each row came from
-  at::Tensor random{};        // int64 scalar: what dropout drops
+  at::Tensor random{};        // int64 scalar: what dropout draws from
 };
 
-/// Starts the copy and returns; the loader's buffers may be reused at once. Without pinned memory a copy to a
-/// GPU waits.
-DeviceBatch to_device(const Batch& batch, at::Device device, bool pin_memory = true);
+/// Lays a micro-batch out for its copy, in pinned memory for a GPU. The loader's buffers may be reused at
+/// once.
+Staged stage(const Batch& batch, bool pin);
+/// The arrays of a staged micro-batch, wherever they are.
+DeviceBatch device_batch(const std::vector<at::Tensor>& parts);
+/// Both, with a copy in between; for evaluation.
+DeviceBatch to_device(const Batch& batch, at::Device device);
 
 /// Refuses token ids outside of the vocabulary on the host, before a GPU ends in an assert. `sources` are the
 /// names for the message.
@@ -35,11 +40,13 @@ struct LossSetup {
   bool training = false;  // dropout is on, and experts' balance is measured
   double label_smoothing = 0, z_loss = 0;
   std::string fused_head = "auto";  // train.fused_head
-  at::Tensor scale{};               // ops::LossOptions::scale
+  at::Tensor scale{};               // fp64 scalar on the device that multiplies the gradient
+  bool correct = false;             // the tokens that were right are wanted
 };
 
 struct BatchLoss : ops::LossSum {
   at::Tensor balance{}, expert_loads_LE{};  // of a mixture of experts in training
+  at::Tensor counted{}, sources_B{};        // where `correct` is wanted: (N) bool, and the rows' sources
 };
 
 /// Sum of the cross entropy over supervised tokens, and their count. Nothing is read back.

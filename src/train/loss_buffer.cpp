@@ -11,9 +11,10 @@
 
 namespace tightloop {
 
-LossBuffer::LossBuffer(at::Device device, int64_t interval, int64_t sources) : sources_(sources) {
+LossBuffer::LossBuffer(at::Device device, int64_t interval, int64_t sources, int64_t expert_loads)
+    : sources_(sources), loads_(expert_loads) {
   const auto options = at::TensorOptions(at::kDouble).device(device);
-  row_ = at::zeros({kColumns + 2 * sources}, options);
+  row_ = at::zeros({kColumns + 3 * sources + expert_loads}, options);
   ring_ = at::zeros({interval, row_.size(0)}, options);
 }
 
@@ -23,14 +24,15 @@ void LossBuffer::finish(int64_t step) {
   if (full()) throw std::logic_error("the loss buffer is full: extract before the next step ends");
   c10::NoGradGuard no_grad;
   ring_[static_cast<int64_t>(steps_.size())].copy_(row_);
-  row_.zero_();
+  row_.narrow(0, 0, kClock).zero_();
+  row_.narrow(0, kColumns, row_.size(0) - kColumns).zero_();
   steps_.push_back(step);
 }
 
 void LossBuffer::extract(Syncs& syncs) {
   if (steps_.empty()) return;
   c10::NoGradGuard no_grad;
-  const auto rows = ring_.narrow(0, 0, static_cast<int64_t>(steps_.size()));
+  const at::Tensor rows = waiting();
   Copy copy{std::exchange(steps_, {}), {}, nullptr};
   const bool gpu = ring_.is_cuda();
   copy.rows = at::empty(rows.sizes(), at::TensorOptions(at::kDouble).pinned_memory(gpu));
@@ -44,19 +46,21 @@ void LossBuffer::extract(Syncs& syncs) {
   syncs.count("loss_extract");
 }
 
-std::vector<StepSums> LossBuffer::arrived(bool wait) {
+std::vector<StepSums> LossBuffer::arrived(size_t outstanding) {
   std::vector<StepSums> sums;
   for (; !copies_.empty(); copies_.pop_front()) {
     const Copy& copy = copies_.front();
-    if (copy.done && wait) copy.done->synchronize();
+    if (copy.done && copies_.size() > outstanding) copy.done->synchronize();
     if (copy.done && !copy.done->query()) break;
-    const auto* rows = copy.rows.const_data_ptr<double>();
-    for (size_t i = 0; i < copy.steps.size(); ++i) {
-      const double* row = rows + static_cast<int64_t>(i) * copy.rows.size(1);
-      const double* by_source = row + kColumns;
-      sums.push_back({copy.steps[i], row[kLoss], row[kTokens], row[kCorrect], row[kBalance], row[kGradNorm],
-                      row[kSkipped] != 0, std::vector<double>(by_source, by_source + sources_),
-                      std::vector<double>(by_source + sources_, by_source + 2 * sources_)});
+    const double* row = copy.rows.const_data_ptr<double>();
+    for (const int64_t step : copy.steps) {
+      const auto part = [&, at = row](int64_t begin, int64_t count) {
+        return std::vector<double>(at + begin, at + begin + count);
+      };
+      const int64_t S = sources_;
+      sums.push_back({step, part(0, kColumns), part(kColumns, S), part(kColumns + S, S),
+                      part(kColumns + 2 * S, S), part(kColumns + 3 * S, loads_)});
+      row += copy.rows.size(1);
     }
   }
   return sums;

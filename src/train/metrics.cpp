@@ -39,7 +39,13 @@ nlohmann::json line_of(const IntervalReport& report) {
                       {"perf/step_time", report.step_seconds},
                       {"perf/tokens_per_second", report.tokens_per_second},
                       {"perf/data_wait", report.data_wait_share}};
+  line["training/epoch"] = report.epoch;
+  line["syncs"] = report.syncs;
   for (const auto& [source, loss] : report.source_losses) line["training/loss/" + source] = loss;
+  for (const auto& [source, share] : report.source_accuracies) line["training/accuracy/" + source] = share;
+  if (report.accuracy) line["training/accuracy"] = *report.accuracy;
+  if (report.loss_scale) line["training/loss_scale"] = *report.loss_scale;
+  if (report.skipped_steps > 0) line["training/skipped_steps"] = report.skipped_steps;
   if (report.balance_loss) line["training/balance_loss"] = *report.balance_loss;
   if (!report.expert_loads.empty()) line["training/expert_loads"] = report.expert_loads;
   if (report.empty_batches > 0) line["training/empty_batches"] = report.empty_batches;

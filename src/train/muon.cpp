@@ -1,4 +1,5 @@
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_foreach_sub.h>
 #include <ATen/ops/baddbmm.h>
 #include <ATen/ops/bmm.h>
@@ -13,6 +14,7 @@
 #include <cmath>
 #include <map>
 
+#include "ops/adamw.h"
 #include "train/update_rules.h"
 
 namespace tightloop {
@@ -105,16 +107,18 @@ class MuonRule : public UpdateRule {
     }
   }
 
-  void update(const std::vector<Tensor>& gradients, const Tensor& divisor, const Tensor& /*count*/,
-              const Rates& rates) override {
+  void update(const std::vector<Tensor>& gradients, const UpdateControl& control) override {
     std::vector<std::vector<Tensor>> pieces;
     for (size_t i = 0; i < group_.indices.size(); ++i)
       pieces.push_back(matrices_of(gradients[group_.indices[i]], parts_[i]));
+    const Tensor divisor = control.adamw[ops::AdamwControl::kDivisor], skip = control.keep.logical_not();
     for (Stack& stack : stacks_) {
       std::vector<Tensor> own;
       for (const auto& place : stack.places) own.push_back(pieces[place.parameter][place.matrix]);
-      update(stack, at::stack(own).div_(divisor), rates);
+      // What is to be left out becomes 0, so that the zeros of `keep` below meet no NaN.
+      update(stack, at::stack(own).to(at::kFloat).div_(divisor).masked_fill_(skip, 0), control);
     }
+    if (group_.values.front().scalar_type() != at::kFloat) at::_foreach_copy_(group_.values, group_.masters);
   }
 
   NamedTensors state() const override {
@@ -128,16 +132,17 @@ class MuonRule : public UpdateRule {
   }
 
  private:
-  void update(Stack& stack, Tensor g, const Rates& rates) {
+  void update(Stack& stack, Tensor g, const UpdateControl& control) {
     const auto m = static_cast<double>(g.size(-2)), n = static_cast<double>(g.size(-1));
-    stack.momentum.lerp_(g, 1 - rates.momentum);
-    g = orthogonal(g.lerp_(stack.momentum, rates.momentum), settings_.compute_dtype);
+    const Tensor keep = control.keep.to(at::kFloat);
+    stack.momentum.lerp_(g, (1 - control.momentum) * keep);
+    g = orthogonal(g.lerp_(stack.momentum, control.momentum), settings_.compute_dtype);
 
     // Even out the variance along the longer side, and keep the whole norm as it was.
     const int64_t along = m >= n ? -1 : -2;
     const auto size = static_cast<double>(g.size(along));
     const Tensor mean = at::square(g).mean(at::IntArrayRef{along}, /*keepdim=*/true);
-    stack.variance.lerp_(mean, 1 - settings_.beta2);
+    stack.variance.lerp_(mean, keep * (1 - settings_.beta2));
     const Tensor scale = stack.variance.clamp_min(1e-10).rsqrt();
     const auto whole = [](const Tensor& x) {
       return x.sum(at::IntArrayRef{-2, -1}, /*keepdim=*/true).sqrt();
@@ -145,11 +150,10 @@ class MuonRule : public UpdateRule {
     const Tensor before = whole(mean * size), after = whole(mean * size * at::square(scale));
     g = g * (scale * (before / after.clamp_min(1e-10)));
 
-    const double lr = settings_.lr * rates.share * std::sqrt(std::max(1.0, m / n));
-    const double decay = settings_.decay * rates.decay_share;
-    if (decay > 0) {
+    const Tensor lr = control.share * keep * (settings_.lr * std::sqrt(std::max(1.0, m / n)));
+    if (settings_.decay > 0) {
       const Tensor weights = at::stack(stack.masters);
-      g = g + weights * (g * weights >= 0) * decay;
+      g = g + weights * (g * weights >= 0) * (control.decay_share * settings_.decay);
     }
     at::_foreach_sub_(stack.masters, g.mul_(lr).unbind(0));
   }

@@ -3,10 +3,13 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_foreach_add.h>
 #include <ATen/ops/_foreach_copy.h>
-#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/_foreach_zero.h>
 #include <ATen/ops/clamp_min.h>
-#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
@@ -16,6 +19,8 @@
 #include <iterator>
 
 #include "core/error.h"
+#include "ops/gradient_norm.h"
+#include "train/step_numbers.h"
 #include "train/update_rules.h"
 
 namespace tightloop {
@@ -39,43 +44,82 @@ Optimizer::Optimizer(Parameters& parameters, const TrainConfig& config, const Mo
                      at::ScalarType compute_dtype)
     : parameters_(parameters),
       clip_(config.clip),
+      several_(config.accumulate > 1),
+      set_to_none_(config.set_to_none),
       lr_(config.optimizer == "muon" ? config.matrix_lr * config.lr_scale : config.lr),
       values_(parameters.values()) {
   for (const auto& value : values_) masters_.push_back(value.detach());
   rules_ = make_rules(parameters, masters_, config, model, compute_dtype);
-  count_ = at::zeros({}, masters_.front().options());
-  parameters.to(masters_.front().device(), compute_dtype);
+  const at::Device device = masters_.front().device();
+  if (compute_dtype == at::kHalf)
+    scaler_ = std::make_unique<GradScaler>(
+        device,
+        GradScalerConfig{.initial = config.loss_scale, .growth_interval = config.loss_scale_growth_steps});
+  const auto scalar = at::TensorOptions(at::kFloat).device(device);
+  count_ = at::zeros({}, scalar);
+  norm_ = at::zeros({}, scalar.dtype(at::kDouble)), skipped_ = at::zeros({}, scalar);
+  parameters.to(device, compute_dtype);
 }
 
-void Optimizer::accumulate() {
+void Optimizer::drop_gradients() {
+  for (const auto& value : values_) value.mutable_grad().reset();
+}
+
+void Optimizer::accumulate(bool first) {
   c10::NoGradGuard no_grad;
   std::vector<at::Tensor> fresh;
   for (const auto& value : values_) {
-    auto& gradient = value.mutable_grad();
+    const at::Tensor& gradient = value.grad();
     fresh.push_back(gradient.defined() ? gradient : at::zeros_like(value));
-    gradient.reset();
   }
-  if (gradients_.empty()) {
+  if (!several_) {
     gradients_ = std::move(fresh);
-    return;
+  } else {
+    // In fp32, or bf16 would swallow small terms.
+    if (sums_.empty())
+      for (const auto& master : masters_) sums_.push_back(at::empty_like(master));
+    first ? at::_foreach_copy_(sums_, fresh) : at::_foreach_add_(sums_, fresh);
+    gradients_ = sums_;
   }
-  // The second micro-batch: from here sums are kept in fp32, or bf16 would swallow small terms.
-  for (size_t i = 0; i < gradients_.size(); ++i) gradients_[i] = gradients_[i].to(masters_[i].scalar_type());
-  at::_foreach_add_(gradients_, fresh);
+  if (set_to_none_) {
+    drop_gradients();
+  } else if (several_) {
+    at::_foreach_zero_(fresh);
+  }
+}
+
+void Optimizer::update(const at::Tensor& rates, const at::Tensor& divisor) {
+  c10::NoGradGuard no_grad;
+  const auto raw = ops::gradient_norm(gradients_).to(at::kDouble);
+  const auto finite = at::isfinite(raw);
+  // Gradients are divided by one number: token count, loss scale and clipping in one. 1e-6 as torch has it.
+  auto divide = scaler_ ? divisor * scaler_->factor() : divisor;
+  norm_.copy_(raw / divide);
+  if (clip_ > 0) divide = divide * at::clamp_min((norm_ + 1e-6) / clip_, 1.0);
+  const auto keep = finite.logical_and(divisor > 0);
+  count_.add_(keep);
+  skipped_.copy_(keep.logical_not());
+  const auto number = [&](int64_t which) { return rates[which].to(at::kFloat); };
+  UpdateControl control{.adamw = {},
+                        .keep = keep,
+                        .share = number(StepNumbers::kShare),
+                        .decay_share = number(StepNumbers::kDecayShare),
+                        .momentum = number(StepNumbers::kMomentum)};
+  control.adamw = at::stack({control.share, divide.to(at::kFloat), count_, skipped_});
+  for (const auto& rule : rules_) rule->update(gradients_, control);
+  if (scaler_) scaler_->update(finite.logical_not());
+  if (!set_to_none_ && !several_) at::_foreach_zero_(gradients_);
+  gradients_.clear();
 }
 
 at::Tensor Optimizer::step(const Rates& rates, double divisor) {
-  c10::NoGradGuard no_grad;
-  for (size_t i = 0; i < gradients_.size(); ++i) gradients_[i] = gradients_[i].to(masters_[i].scalar_type());
-  const auto norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients_))) / divisor;
-  // Updates divide gradients by one number: the token count and the clipping in one. 1e-6 as torch has it.
-  auto divide = at::zeros({}, count_.options()) + divisor;
-  if (clip_ > 0) divide = divide * at::clamp_min((norm + 1e-6) / clip_, 1.0);
-  count_.add_(1);
-  for (const auto& rule : rules_) rule->update(gradients_, divide, count_, rates);
-  gradients_.clear();
-  publish();
-  return norm;
+  std::vector<double> numbers(StepNumbers::kSize);
+  numbers[StepNumbers::kShare] = rates.share;
+  numbers[StepNumbers::kDecayShare] = rates.decay_share;
+  numbers[StepNumbers::kMomentum] = rates.momentum;
+  const auto on = [&](const at::Tensor& tensor) { return tensor.to(count_.device()); };
+  update(on(at::tensor(numbers, at::kDouble)), on(at::scalar_tensor(divisor, at::kDouble)));
+  return norm_;
 }
 
 void Optimizer::publish() {
@@ -92,6 +136,7 @@ NamedTensors Optimizer::weights() const {
 NamedTensors Optimizer::state() const {
   NamedTensors named{{"count", count_}};
   for (const auto& rule : rules_) std::ranges::move(rule->state(), std::back_inserter(named));
+  if (scaler_) std::ranges::move(scaler_->state(), std::back_inserter(named));
   return named;
 }
 

@@ -9,19 +9,26 @@
 #include "model/model_config.h"
 #include "model/parameters.h"
 #include "model/safetensors.h"
+#include "train/grad_scaler.h"
 #include "train/schedule.h"
 #include "train/train_config.h"
 
 namespace tightloop {
 
+/// What an update is told, as scalars on the device.
+struct UpdateControl {
+  at::Tensor adamw;  // ops::AdamwControl; its rate is the share of each group's
+  at::Tensor keep;   // bool: false leaves everything as it is
+  at::Tensor share, decay_share, momentum;
+};
+
 /// How a group of parameters is updated. What it keeps is allocated at the start and changed in place.
 class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
-  /// One update. `gradients` are those of all parameters, in fp32, still to be divided by `divisor`; `count`
-  /// is the number of this step; both scalars are on the device.
-  virtual void update(const std::vector<at::Tensor>& gradients, const at::Tensor& divisor,
-                      const at::Tensor& count, const Rates& rates) = 0;
+  /// One update, of the fp32 masters and of the values that the model reads. `gradients` are those of all
+  /// parameters, fp32 or in the compute dtype, still to be divided as `control` says.
+  virtual void update(const std::vector<at::Tensor>& gradients, const UpdateControl& control) = 0;
   /// The tensors themselves, by names that do not depend on the grouping.
   virtual NamedTensors state() const = 0;
 };
@@ -30,40 +37,57 @@ class UpdateRule {
 /// (train.optimizer). It is given the parameters in fp32 and keeps those as masters; the model goes on with
 /// copies in the compute dtype (with the masters themselves where that is fp32).
 ///
-/// Gradients arrive as sums over tokens; `step` divides once by the step's token count, clips, and updates,
-/// all on the device: the host learns nothing and waits for nothing.
+/// Gradients arrive as sums over tokens; an update divides once by the step's token count, clips, and changes
+/// the weights, all on the device: the host learns nothing and waits for nothing, and every number that
+/// changes from step to step is read from the device, so that an update can be captured and replayed.
 class Optimizer {
  public:
   Optimizer(Parameters& parameters, const TrainConfig& config, const ModelConfig& model,
             at::ScalarType compute_dtype);
 
-  /// Adds the gradients of one micro-batch and clears them. With one micro-batch a step this moves nothing.
-  void accumulate();
-  /// What was accumulated since the last step, in the order of the parameters; empty: nothing.
-  const std::vector<at::Tensor>& gradients() const { return gradients_; }
-  /// One update from what was accumulated, divided by `divisor`: the step's number of supervised tokens, over
-  /// all processes. Gives the norm of that gradient before clipping, as a tensor on the device.
+  /// Takes the gradients of one micro-batch from the parameters: as they are where train.accumulate is 1, and
+  /// added up in fp32 otherwise, for `first` starts a step.
+  void accumulate(bool first);
+  /// What was accumulated, in the order of the parameters; to be summed over processes.
+  std::vector<at::Tensor>& gradients() { return gradients_; }
+  /// One update. `rates` (fp64, on the device) are StepNumbers; gradients are divided by the fp64 scalar
+  /// `divisor`: the step's supervised tokens, over all processes. 0, or a gradient that is not finite, leaves
+  /// everything as it was.
+  void update(const at::Tensor& rates, const at::Tensor& divisor);
+  /// The same for numbers of the host. Gives norm().
   at::Tensor step(const Rates& rates, double divisor);
+
+  /// Of the last update, scalars on the device: the norm of the divided gradient before clipping, and whether
+  /// it was left out.
+  const at::Tensor& norm() const { return norm_; }
+  const at::Tensor& skipped() const { return skipped_; }
+  /// fp16's, else null.
+  const GradScaler* scaler() const { return scaler_.get(); }
 
   /// The learning rate to show for a share: of all parameters, or of the matrices (muon).
   double lr(const Rates& rates) const { return lr_ * rates.share; }
 
   /// Weights (fp32) by the model's names.
   NamedTensors weights() const;
-  /// Moments and the step count.
+  /// Moments, the step count, and the scaler's state where there is one.
   NamedTensors state() const;
   /// Puts both back, and the model's compute copies with them.
   void load(const Safetensors& weights, const Safetensors& state);
+  /// Forgets gradients of a micro-batch that did not come to its end.
+  void drop_gradients();
 
  private:
   void publish();  // masters -> the model's compute dtype
 
   Parameters& parameters_;
   const double clip_;
+  const bool several_, set_to_none_;
   double lr_;
-  std::vector<at::Tensor> values_, masters_, gradients_;
+  std::vector<at::Tensor> values_, masters_, gradients_, sums_;
   std::vector<std::unique_ptr<UpdateRule>> rules_;
-  at::Tensor count_;  // steps taken, fp32 scalar on the device
+  std::unique_ptr<GradScaler> scaler_;
+  at::Tensor count_;  // updates made, fp32 scalar on the device
+  at::Tensor norm_, skipped_;
 };
 
 /// Copies weights by name into parameters of any dtype and device. A missing, unknown or differently shaped

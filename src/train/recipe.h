@@ -8,6 +8,7 @@
 #include "model/lora.h"
 #include "ops/config.h"
 #include "tokenizer/tokenizer_config.h"
+#include "train/log_config.h"
 #include "train/run_folder.h"
 #include "train/train_config.h"
 
@@ -23,6 +24,7 @@ struct Recipe {
   ModelConfig model;
   LoraConfig lora;
   TrainConfig train;
+  LogConfig log;
   ops::OpsConfig ops;
 
   /// All sections, bound to this object.

@@ -11,8 +11,11 @@ void TrainConfig::describe(Fields& fields) {
       "are taken over where the recipe says nothing else");
   fields.add("stage", stage, "What this run is a stage of, such as base, mid or sft: kept in checkpoints");
   fields.add("device", device, "Where to train: auto (a GPU where there is one), cpu, cuda or cuda:N");
-  fields.add("precision", precision, "Compute dtype; auto: bf16 where the device is fast at it, else fp32")
-      .choices({"auto", "fp32", "bf16"});
+  fields
+      .add("precision", precision,
+           "Compute dtype; weights and sums stay in fp32. auto: bf16 where the device is fast at it, else "
+           "fp32; tf32: fp32 with rounded products on a GPU; fp16: with a loss scale that finds itself")
+      .choices({"auto", "fp32", "tf32", "bf16", "fp16"});
   fields.add("steps", steps, "Optimizer steps; they count from 1").range(1, 1e15);
   fields.add("micro_batch", micro_batch, "Rows in one forward and backward pass").range(1, 1 << 20);
   fields.add("accumulate", accumulate, "Passes per optimizer step").range(1, 1 << 20);
@@ -75,6 +78,34 @@ void TrainConfig::describe(Fields& fields) {
       .range(0, 1e15);
   fields.add("muon_momentum_end", muon_momentum_end, "muon: where the momentum ends with schedule wsd")
       .range(0, 1);
+  fields
+      .add("loss_extract_interval", loss_extract_interval,
+           "Steps between looks at the device's losses, one copy each; what is logged does not depend on it. "
+           "20 "
+           "to 30 suit batches under 20 rows, 5 to 10 those above 50; 1: the host waits for every step")
+      .range(1, 100000)
+      .alias("loss-extract-interval");
+  fields
+      .add(
+          "graph", graph,
+          "CUDA graphs of forward, backward and update, one for each shape; auto: where they can be captured")
+      .choices({"auto", "on", "off"});
+  fields.add("deterministic", deterministic,
+             "The same bits in every run on the same device; slower, and without cuDNN's attention");
+  fields.add("loss_scale", loss_scale, "fp16: what the loss is multiplied by at first").range(1e-30, 1e30);
+  fields.add("loss_scale_growth_steps", loss_scale_growth_steps, "fp16: good steps after which it doubles")
+      .range(1, 1e9);
+  fields.add("memory_limit", memory_limit, "GiB of the device's memory to use at most; 0: all").range(0, 1e6);
+  fields
+      .add("empty_cache_steps", empty_cache_steps,
+           "Steps after which the allocator's cache is emptied; 0: only when the device is nearly full")
+      .range(0, 1e9);
+  fields.add("copy_stream", copy_stream,
+             "Copy micro-batches beside the computation, on a stream of their own");
+  fields.add("copy_ahead", copy_ahead, "Copy the next micro-batch while this one is computed with");
+  fields.add("set_to_none", set_to_none, "Drop gradients after use instead of filling them with zeros");
+  fields.add("time_parts", time_parts, "Time the parts of every step on the device");
+  fields.add("debug_syncs", debug_syncs, "Make it an error when torch waits for a GPU within a step");
   fields.add("seed", seed, "Decides initial weights and the order of the data").range(0, 9e15);
   fields.add("logging_steps", logging_steps, "Steps between log lines; the loss shown is the mean over them")
       .range(1, 1e9);

@@ -27,6 +27,12 @@ struct TrainConfig {
   std::string schedule = "cosine";
   int64_t warmup_steps = 0;
   double min_lr = 0.1, decay_share = 0.2;
+  // Step engine
+  std::string graph = "auto";
+  int64_t loss_extract_interval = 10, empty_cache_steps = 0, loss_scale_growth_steps = 2000;
+  double loss_scale = 65536, memory_limit = 0;
+  bool deterministic = false, debug_syncs = false, set_to_none = true, copy_stream = true, copy_ahead = true,
+       time_parts = true;
   // Bookkeeping
   int64_t logging_steps = 10, eval_steps = 0, eval_batches = 16, save_steps = 0, keep_checkpoints = 3,
           stop_at = 0;

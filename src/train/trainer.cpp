@@ -1,30 +1,21 @@
 #include "train/trainer.h"
 
-#include <ATen/Parallel.h>
-#include <ATen/TensorOperators.h>
-#include <ATen/ops/full.h>
-#include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <nlohmann/json.hpp>
+#include <iterator>
 
-#include "core/cpu.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
 #include "core/log.h"
 #include "core/random.h"
 #include "core/terminal.h"
-#include "core/threads.h"
 #include "train/checkpoint.h"
-#include "train/loading.h"
-#include "train/loss.h"
-#include "train/metrics.h"
-#include "train/run_tokenizer.h"
-#include "train/saved_model.h"
+#include "train/precision.h"
+#include "train/step_numbers.h"
 
 namespace tightloop {
 
@@ -36,59 +27,59 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+Processes& alone() {
+  static Processes one(std::nullopt);
+  return one;
+}
+
+/// The weight of a token in what is differentiated. fp16 would overflow on sums over many tokens, so there
+/// it is about the mean over a micro-batch; a power of two, which changes no rounding.
+double unit_of(const Optimizer& optimizer, int64_t positions) {
+  return optimizer.scaler() ? std::exp2(-std::round(std::log2(static_cast<double>(positions)))) : 1.0;
+}
+
 }  // namespace
 
-at::ScalarType compute_dtype(const std::string& precision, const Device& device) {
-  if (precision == "bf16") return at::kBFloat16;
-  if (precision == "fp32") return at::kFloat;
-  return device.is_cuda() || cpu_has("amx_bf16") ? at::kBFloat16 : at::kFloat;
-}
+Trainer::Trainer(const Recipe& recipe, const RunFolder& run) : Trainer(recipe, run, alone()) {}
 
-void use_threads(int64_t threads) {
-  at::set_num_threads(threads > 0 ? static_cast<int>(threads) : available_cores());
-}
-
-Trainer::Trainer(const Recipe& recipe, const RunFolder& run)
-    : recipe_(recipe), run_(run), device_(device(recipe.train.device)) {
-  use_threads(recipe_.train.threads);
-  recipe_.ops.apply();
-  tokenizer_ = prepare_tokenizer(recipe_, run_);
-  dataset_ = load_dataset(recipe_.data, recipe_.tasks, *tokenizer_, recipe_.chat, nullptr, run_.index());
-  if (dataset_.bad.total() > 0) log::warn("{}", dataset_.bad.report());
-  recipe_.model.resolve(tokenizer_->vocab_size(), recipe_.data.seq_len);
-  model_ = make_model(recipe_.model, recipe_.train.seed);
-  load_start();
-  if (recipe_.lora.on())
-    adapters_ = std::make_unique<Adapters>(model_->parameters(), recipe_.lora, recipe_.train.seed);
-  Parameters& trained = adapters_ ? adapters_->parameters() : model_->parameters();
-  const at::Device place(device_.name());
-  const auto dtype = compute_dtype(recipe_.train.precision, device_);
-  trained.to(place, at::kFloat);
-  optimizer_ = std::make_unique<Optimizer>(trained, recipe_.train, model_->config(), dtype);
-  if (adapters_) model_->parameters().to(place, dtype);
-  write_file_whole(run_.config(), recipe_.bind().to_yaml());
-}
-
-void Trainer::load_start() {
+Trainer::Trainer(const Recipe& recipe, const RunFolder& run, Processes& processes)
+    : recipe_(recipe),
+      run_(run),
+      processes_(processes),
+      device_(training_device(recipe.train, processes.world() > 1 ? processes.local_rank() : -1)) {
   const auto& train = recipe_.train;
-  if (!train.stage.empty()) metadata_["stage"] = train.stage;
-  metadata_["gradient_checkpointing"] = model_->config().gradient_checkpointing;
-  if (recipe_.lora.on()) metadata_["lora"] = {{"rank", recipe_.lora.rank}, {"alpha", recipe_.lora.alpha}};
-  if (!checkpoint_steps(run_.checkpoints()).empty()) {
-    // A run that resumes needs its parent no more: what its adapters stand on is in its own checkpoints.
-    if (!recipe_.lora.on()) return;
-    auto own = load_checkpoint(run_.checkpoints(), {}, /*weights_only=*/true);
-    drop_adapters(own.weights);
-    load_weights(model_->parameters(), own.weights, "model.safetensors");
-  } else if (!train.init_from.empty()) {
-    const SavedModel parent(train.init_from);
-    parent.load_weights(*model_);
-    metadata_["parent"] = {{"path", train.init_from}, {"step", parent.step()}};
-    if (parent.metadata().contains("stage")) metadata_["parent"]["stage"] = parent.metadata()["stage"];
-    if (parent.metadata().contains("dtype")) metadata_["dtype"] = parent.metadata()["dtype"];
-    log::info("Starting from {}{}.", train.init_from,
-              parent.step() > 0 ? fmt::format(" after its step {}", parent.step()) : "");
+  use_threads(train.threads);
+  recipe_.ops.apply();
+  apply_precision(train);
+  if (train.memory_limit > 0) device_.limit_memory(static_cast<int64_t>(train.memory_limit * (1 << 30)));
+  if (!processes_.main()) processes_.barrier();  // the main one makes the tokenizer and the index first
+  task_ = std::make_unique<LanguageTask>(recipe_, run_, metadata_);
+  if (processes_.main()) {
+    write_file_whole(run_.config(), recipe_.bind().to_yaml());
+    processes_.barrier();
   }
+
+  const at::Device place(device_.name());
+  const auto dtype = compute_dtype(train.precision, device_);
+  task_->trained().to(place, at::kFloat);
+  optimizer_ = std::make_unique<Optimizer>(task_->trained(), train, task_->config(), dtype);
+  task_->place(place, dtype);
+  const ModelConfig& model = task_->config();
+  const int64_t experts = model.has_experts() ? model.experts : 0;
+  const auto& sources = task_->sources();
+  buffer_ = std::make_unique<LossBuffer>(place, train.loss_extract_interval,
+                                         static_cast<int64_t>(sources.size()), experts * model.layers);
+  progress_ = std::make_unique<Progress>(sources, experts, train.steps);
+  engine_ = std::make_unique<StepEngine>(
+      device_, *optimizer_, *buffer_,
+      [this](const auto& parts, const auto& scale, bool metrics) {
+        return task_->loss(parts, scale, metrics);
+      },
+      processes_,
+      EngineOptions{.graphs = train.graph != "off",
+                    .time = train.time_parts,
+                    .global = train.loss_norm == "global",
+                    .forbid_syncs = train.debug_syncs});
 }
 
 void Trainer::resume() {
@@ -99,73 +90,109 @@ void Trainer::resume() {
   log::info("Resuming after step {}.", done_);
 }
 
-void Trainer::announce(int64_t row_length) const {
+void Trainer::announce() const {
   const auto& train = recipe_.train;
-  const int64_t rows = train.micro_batch * train.accumulate, processes = 1;
-  log::info("{} parameters on {}, {}; vocabulary {}; {} training tokens, {} held out.",
-            human_count(static_cast<double>(model_->parameters().count())), device_.description(),
-            compute_dtype(train.precision, device_) == at::kFloat ? "fp32" : "bf16", tokenizer_->vocab_size(),
-            human_count(static_cast<double>(dataset_.train->tokens())),
-            human_count(static_cast<double>(dataset_.val->tokens())));
-  log::info("Effective batch: {} rows x {} accumulated x {} process = {} rows, {} tokens a step; {} steps.",
-            train.micro_batch, train.accumulate, processes, rows * processes, rows * processes * row_length,
-            train.steps);
-  const int64_t positions = train.micro_batch * row_length;
-  const bool wanted = train.fused_head == "on" || train.fused_head == "true";
-  if (chunks_head(*model_, positions, train.fused_head)) {
-    log::info("The head makes logits by chunks of rows.");
-  } else if (wanted) {
-    log::warn("train.fused_head is on, but ops.plain is too: the plain twin holds all logits at once.");
-  }
+  const int64_t rows = train.micro_batch * train.accumulate * processes_.world();
+  log::info("{} on {}, {}.", task_->description(), device_.description(),
+            precision_name(train.precision, device_));
+  log::info("Effective batch: {} rows x {} accumulated x {} process{} = {} rows, {} tokens a step; {} steps.",
+            train.micro_batch, train.accumulate, processes_.world(), processes_.world() == 1 ? "" : "es",
+            rows, task_->positions() * train.accumulate * processes_.world(), train.steps);
 }
 
-Interval Trainer::interval(const Loader& loader) const {
-  return {model_->device(), dataset_.sources, loader.wait_seconds()};
+std::unique_ptr<Feed> Trainer::open_feed(int64_t last) {
+  const auto& train = recipe_.train;
+  task_->open(done_ * train.accumulate, processes_.rank(), processes_.world());
+  staged_ = done_ * train.accumulate;
+  return std::make_unique<Feed>(
+      at::Device(device_.name()), [this, last] { return stage_next(last); },
+      FeedOptions{.copy_stream = train.copy_stream, .ahead = train.copy_ahead, .time = train.time_parts});
 }
 
-MicroBatch Trainer::take(Loader& loader, Interval& interval) {
-  const Batch& batch = loader.next();
-  check_ids(batch, model_->config().vocab_size, dataset_.sources);
-  if (batch.supervised == 0 && empty_batches_++ == 0) {
+std::optional<Staged> Trainer::stage_next(int64_t last) {
+  const auto& train = recipe_.train;
+  if (staged_ == last * train.accumulate) return {};
+  const int64_t step = staged_++ / train.accumulate + 1;
+  Staged staged = task_->next(recipe_.data.pin_memory && device_.is_cuda());
+  if (staged.supervised == 0 && start_.empty_batches++ == 0) {
     log::warn(
-        "Micro-batch {} holds no token to learn (its loss mask is all zero), so it is passed over. More of "
-        "them are only counted, as training/empty_batches in metrics.jsonl.",
-        batch.index);
+        "Micro-batch {} holds no token to learn (its loss mask is all zero). More of them are only counted, "
+        "as training/empty_batches in metrics.jsonl.",
+        staged.index);
   }
-  interval.add(batch);
-  supervised_ += batch.supervised;
-  MicroBatch micro{to_device(batch, model_->device(), recipe_.data.pin_memory), batch.supervised};
-  const auto words = philox(static_cast<uint64_t>(recipe_.train.seed), static_cast<uint64_t>(batch.index));
-  micro.batch.random = at::full({}, static_cast<int64_t>(words[0] | uint64_t{words[1]} << 32),
-                                micro.batch.inputs_BT.options());
-  return micro;
+  // Dropout draws from the seed and the place in the run alone: resuming needs no other state.
+  const auto words = philox(static_cast<uint64_t>(train.seed),
+                            static_cast<uint64_t>(staged.index * processes_.world() + processes_.rank()));
+  staged.set(step_numbers(train, rates_at(train, step, task_->config().width), staged.supervised,
+                          unit_of(*optimizer_, task_->positions())),
+             static_cast<int64_t>(words[0] | uint64_t{words[1]} << 32));
+  return staged;
 }
 
-void Trainer::step(int64_t step, Loader& loader, Interval& interval) {
+void Trainer::step(int64_t step, Feed& feed) {
   const auto& train = recipe_.train;
-  if (adapters_) adapters_->refresh();
-  const double divisor = accumulate_step(
-      *model_, *optimizer_, train, [&] { return take(loader, interval); },
-      [&](const MicroBatch& micro, const BatchLoss& loss) {
-        interval.add(micro.batch, loss);
-        if (!first_loss_.defined()) first_loss_ = loss.sum.detach() / static_cast<double>(micro.supervised);
-        if (adapters_) adapters_->refresh();  // the backward pass has used up the graph behind the sums
-      });
-  if (divisor > 0)
-    interval.grad_norm = optimizer_->step(rates_at(train, step, model_->config().width), divisor);
-  interval.end_step();
+  const auto began = Clock::now();
+  const double waited = task_->waited();
+  const bool metrics = recipe_.log.dataset_metrics_due(step);
+  start_.step = step, start_.tokens = 0;
+  start_.lr = optimizer_->lr(rates_at(train, step, task_->config().width));
+  for (int64_t i = 0; i < train.accumulate; ++i) {
+    const Staged& staged = engine_->pass(feed, i == 0, i + 1 == train.accumulate, metrics);
+    start_.tokens += staged.tokens * processes_.world();
+    start_.epoch = staged.epoch;
+  }
+  buffer_->finish(step);
+  start_.waited = task_->waited() - waited;
+  start_.seconds = seconds_since(began);
+  host_seconds_ += start_.seconds - start_.waited;
+  progress_->started(start_);
+  done_ = step;
 }
 
-void Trainer::refuse_divergence(int64_t step, const Interval& interval, double loss) const {
+void Trainer::extract(bool all) {
+  if (processes_.world() > 1 && buffer_->waiting().size(0) > 0) {
+    at::Tensor rows = buffer_->waiting();
+    at::Tensor sums = rows.narrow(1, 0, LossBuffer::kSums).contiguous(),
+               rest = rows.narrow(1, LossBuffer::kColumns, rows.size(1) - LossBuffer::kColumns).contiguous();
+    processes_.sum_({sums, rest});
+    rows.narrow(1, 0, LossBuffer::kSums).copy_(sums);
+    rows.narrow(1, LossBuffer::kColumns, rest.size(1)).copy_(rest);
+  }
+  buffer_->extract(engine_->syncs());
+  for (const StepSums& sums : buffer_->arrived(all ? 0 : 1)) handle(sums);
+}
+
+void Trainer::handle(const StepSums& sums) {
+  if (taken_) taken_->push_back(sums);
+  if (std::isnan(first_loss_) && sums[LossBuffer::kTokens] > 0)
+    first_loss_ = sums[LossBuffer::kLoss] / sums[LossBuffer::kTokens];
+  const int64_t steps = progress_->line_steps() + 1;
+  auto report = progress_->arrived(sums);
+  if (!report) return;
+  if (progress_->tokens() == 0) {
+    throw data_error(
+        "none of the tokens of the first {} steps is to be learned: the loss mask is all zero. See "
+        "data.loss_after and the chat template, or 'tightloop data show'.",
+        sums.step);
+  }
+  if (report->supervised == 0)
+    return log::warn("Nothing was to be learned in the steps up to {}.", sums.step);
+  refuse_divergence(sums.step, steps, report->loss);
+  least_loss_ = std::min(least_loss_, report->loss);
+  report->syncs = engine_->syncs().total();
+  if (metrics_) metrics_->interval(*report);
+}
+
+void Trainer::refuse_divergence(int64_t step, int64_t steps, double loss) const {
   const auto& train = recipe_.train;
-  const double first = first_loss_.item<double>(), start = std::min(first, least_loss_);
-  const double guessing = std::log(static_cast<double>(model_->config().vocab_size));
+  const double start = std::min(first_loss_, least_loss_);
+  const double guessing = std::log(static_cast<double>(task_->config().vocab_size));
   const auto failure = [](std::string message) { return Error(ExitCode::kFailure, std::move(message)); };
-  if (!std::isfinite(first)) {
+  if (!std::isfinite(first_loss_)) {
     throw failure(fmt::format(
         "the loss was {} before the first update. The weights that the run started from hold values "
         "that are not finite, or so large that sums overflow.",
-        first));
+        first_loss_));
   }
   if (std::isfinite(loss) && (loss < 2 * guessing || loss < 2 * start)) return;
   const bool muon = train.optimizer == "muon";
@@ -173,111 +200,123 @@ void Trainer::refuse_divergence(int64_t step, const Interval& interval, double l
       "the loss rose from {:.4g} to {:.4g} between step {} and step {} (guessing costs {:.4g}). A learning "
       "rate "
       "that is too high is the usual cause: try --train.{} {:g}, or a longer --train.warmup_steps.",
-      start, std::fabs(loss), step - interval.steps() + 1, step, guessing, muon ? "lr_scale" : "lr",
+      start, std::fabs(loss), step - steps + 1, step, guessing, muon ? "lr_scale" : "lr",
       (muon ? train.lr_scale : train.lr) / 3));
 }
 
-void Trainer::report(int64_t step, const Interval& interval, double waited, Metrics& metrics) {
-  if (supervised_ == 0) {
-    throw data_error(
-        "none of the {} tokens of the first {} steps is to be learned: the loss mask is all zero. See "
-        "data.loss_after and the chat template, or 'tightloop data show'.",
-        interval.tokens(), interval.steps());
+void Trainer::look_after_memory(int64_t step) {
+  constexpr double kNearlyFull = 0.9;
+  const int64_t every = recipe_.train.empty_cache_steps;
+  bool empty = every > 0 && step % every == 0;
+  if (recipe_.log.memory_steps > 0 && step % recipe_.log.memory_steps == 0) {
+    const auto memory = device_.memory_stats();
+    const double full = kNearlyFull * static_cast<double>(device_.total_memory());
+    empty |= device_.is_cuda() && static_cast<double>(memory.reserved) > full;
   }
-  if (interval.supervised() == 0) return log::warn("Nothing was to be learned in the steps up to {}.", step);
-  const Rates rates = rates_at(recipe_.train, step, model_->config().width);
-  IntervalReport report{.step = step,
-                        .total_steps = recipe_.train.steps,
-                        .lr = optimizer_->lr(rates),
-                        .empty_batches = empty_batches_};
-  interval.report(report, waited);
-  refuse_divergence(step, interval, report.loss);
-  least_loss_ = std::min(least_loss_, report.loss);
-  metrics.interval(report);
+  if (empty) device_.empty_cache();
 }
 
-LoaderOptions Trainer::loading() const {
-  LoaderOptions options = loading_of(recipe_, *tokenizer_);
-  options.first_batch = done_ * recipe_.train.accumulate;
-  return options;
+bool Trainer::stop_wanted(int64_t step) {
+  if (processes_.world() == 1) return interrupted();
+  // All must stop at the same step, and agreeing costs a round of messages.
+  return step % recipe_.train.loss_extract_interval == 0 && processes_.any(interrupted());
 }
 
 TrainResult Trainer::run() {
   const auto& train = recipe_.train;
   catch_interrupts();
-  Loader loader(dataset_.train, loading());
-  announce(loader.row_length());
-  Metrics metrics(run_.metrics(), done_);
+  const int64_t last = train.stop_at > 0 ? std::min(train.stop_at, train.steps) : train.steps;
+  const auto feed = open_feed(last);
+  if (processes_.main()) {
+    announce();
+    metrics_ = std::make_unique<Metrics>(run_.metrics(), done_);
+  }
   TrainResult result;
   const auto started = Clock::now();
-  const int64_t last = train.stop_at > 0 ? std::min(train.stop_at, train.steps) : train.steps;
-  Interval interval = this->interval(loader);
+  engine_->restart_clock();
 
   for (int64_t step = done_ + 1; step <= last; ++step) {
-    this->step(step, loader, interval);
-    done_ = step;
-    const bool stopping = step == last || interrupted();
-    if (step % train.logging_steps == 0 || stopping) {
-      report(step, interval, loader.wait_seconds(), metrics);
-      interval = this->interval(loader);
+    const double epoch = start_.epoch;
+    this->step(step, *feed);
+    const bool stopping = step == last || stop_wanted(step);
+    const bool saving = stopping || (train.save_steps > 0 && step % train.save_steps == 0);
+    const bool evaluating = step == train.steps || (train.eval_steps > 0 && step % train.eval_steps == 0);
+    if (step % train.logging_steps == 0 || stopping) progress_->end_line();
+    if (step % train.loss_extract_interval == 0 || buffer_->full() || saving || evaluating ||
+        std::floor(start_.epoch) > std::floor(epoch))
+      extract(/*all=*/train.loss_extract_interval == 1 || saving);
+    look_after_memory(step);
+    if (saving) save(step);
+    if (evaluating) {
+      engine_->syncs().count("evaluate");
+      const auto values = task_->evaluate();
+      if (!values.empty()) result.held_out_loss = values.front().second;
+      if (metrics_ && !values.empty()) {
+        nlohmann::json line{{"global_step", step}};
+        for (const auto& [name, value] : values) line[name] = value;
+        metrics_->line(line);
+        log::info("step {}: held-out loss {:.4f}", step, values.front().second);
+      }
     }
-    const auto pause = Clock::now();
-    if (stopping || (train.save_steps > 0 && step % train.save_steps == 0)) save(step);
-    const bool evaluating = train.eval_steps > 0 && step % train.eval_steps == 0;
-    if (dataset_.val->size() > 0 && (evaluating || step == train.steps)) {
-      result.held_out_loss = evaluate();
-      metrics.line({{"global_step", step}, {"eval/loss", *result.held_out_loss}});
-      log::info("step {}: held-out loss {:.4f}", step, *result.held_out_loss);
-    }
+    if (saving || evaluating) engine_->restart_clock();
     if (stopping) break;
-    interval.leave_out(Clock::now() - pause);
   }
-  refresh_adapters();
+  extract(/*all=*/true);
+  task_->settle();
   result.step = done_;
   result.interrupted = done_ < last;
-  result.losses = metrics.finish();
+  result.mean_loss = progress_->mean_loss();
+  if (metrics_) result.losses = metrics_->finish();
   result.seconds = seconds_since(started);
   return result;
 }
 
 StepTimes Trainer::time_steps(int64_t steps) {
-  constexpr int64_t kWarmUp = 3;
-  Loader loader(dataset_.train, loading());
-  Interval interval = this->interval(loader);
-  for (int64_t i = 1; i <= kWarmUp; ++i) step(i, loader, interval);
-  device_.synchronize();
+  constexpr int64_t kWarmUp = 4;  // graphs are captured the second time around
+  constexpr int64_t kEndless = int64_t{1} << 40;
   StepTimes times;
-  interval = this->interval(loader);
-  for (int64_t i = 1; i <= steps; ++i) {
-    const auto start = Clock::now();
-    step(kWarmUp + i, loader, interval);
-    device_.synchronize();
-    times.milliseconds.push_back(seconds_since(start) * 1e3);
+  taken_ = &times.steps;
+  const auto some = [&](int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      step(done_ + 1, *timed_feed_);
+      if (done_ % recipe_.train.logging_steps == 0) progress_->end_line();
+      if (buffer_->full()) extract(/*all=*/recipe_.train.loss_extract_interval == 1);
+      look_after_memory(done_);
+    }
+    extract(/*all=*/true);
+  };
+  if (!timed_feed_) {
+    timed_feed_ = open_feed(kEndless);
+    metrics_ = std::make_unique<Metrics>(run_.metrics(), 0);
+    some(std::max(kWarmUp, 2 * recipe_.log.dataset_metrics_steps));
   }
-  times.tokens_per_second = static_cast<double>(interval.tokens()) / interval.seconds();
-  times.data_wait_share = interval.wait_share(loader.wait_seconds());
+  device_.synchronize();
+  times.steps.clear();
+  device_.reset_peak_memory();
+  const Syncs before = engine_->syncs();
+  engine_->restart_clock();
+  const double waited = task_->waited(), host = host_seconds_, copies = timed_feed_->copy_seconds();
+  const auto began = Clock::now();
+  some(steps);
+  times.seconds = seconds_since(began);
+  taken_ = nullptr;
+  times.waited = task_->waited() - waited;
+  times.host = host_seconds_ - host, times.copies = timed_feed_->copy_seconds() - copies;
+  times.tokens = steps * recipe_.train.accumulate * task_->positions();
+  times.peak_memory = device_.memory_stats().allocated_peak;
+  times.syncs = engine_->syncs().since(before), times.graphs = engine_->graphs();
   return times;
 }
 
-void Trainer::refresh_adapters() {
-  c10::NoGradGuard no_grad;
-  if (adapters_) adapters_->refresh();
-}
-
-double Trainer::evaluate() {
-  refresh_adapters();
-  LoaderOptions options = loading();
-  options.first_batch = 0;
-  options.shuffle = false;
-  Loader loader(dataset_.val, options);
-  return held_out_loss(*model_, loader, recipe_.train.eval_batches).mean();
-}
-
 void Trainer::save(int64_t step) {
-  auto weights = optimizer_->weights();
-  if (adapters_) weights.insert(weights.end(), adapters_->frozen().begin(), adapters_->frozen().end());
-  save_checkpoint(run_.checkpoints(), step, weights, optimizer_->state(), recipe_.train.keep_checkpoints,
-                  metadata_);
+  engine_->syncs().count("save");
+  if (processes_.main()) {
+    auto weights = optimizer_->weights();
+    std::ranges::move(task_->frozen(), std::back_inserter(weights));
+    save_checkpoint(run_.checkpoints(), step, weights, optimizer_->state(), recipe_.train.keep_checkpoints,
+                    metadata_);
+  }
+  processes_.barrier();
 }
 
 }  // namespace tightloop

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,16 +9,17 @@
 #include <vector>
 
 #include "core/device.h"
-#include "data/dataset.h"
-#include "data/loader.h"
-#include "model/language_model.h"
-#include "tokenizer/tokenizer.h"
-#include "train/interval.h"
+#include "dist/processes.h"
+#include "train/feed.h"
+#include "train/language_task.h"
+#include "train/loss_buffer.h"
 #include "train/metrics.h"
-#include "train/micro_batches.h"
 #include "train/optimizer.h"
+#include "train/progress.h"
 #include "train/recipe.h"
 #include "train/run_folder.h"
+#include "train/step_engine.h"
+#include "train/task.h"
 
 namespace tightloop {
 
@@ -28,12 +28,20 @@ struct TrainResult {
   bool interrupted = false;
   std::optional<double> held_out_loss;
   std::vector<double> losses;  // one for each logging interval
+  double mean_loss = 0;        // by token, over all steps of this run
   double seconds = 0;
 };
 
+/// What timing some steps gave.
 struct StepTimes {
-  std::vector<double> milliseconds;  // of each step
-  double tokens_per_second = 0, data_wait_share = 0;
+  std::vector<StepSums> steps;  // with the device's seconds, part by part
+  double seconds = 0;           // by the wall clock, all steps
+  double waited = 0;            // of these, for data
+  double host = 0;              // that the host took to start them
+  double copies = 0;            // of the device, beside its other work
+  int64_t tokens = 0, peak_memory = 0;
+  Syncs syncs;  // within the steps
+  GraphCounts graphs;
 };
 
 /// One run, from its recipe to its last checkpoint. It starts from fresh weights, or from those of
@@ -43,55 +51,63 @@ struct StepTimes {
 ///     trainer.run();
 class Trainer {
  public:
-  /// Prepares everything: device, tokenizer (read, or trained and saved in the run), data, model, optimizer.
+  /// Prepares everything: device, task (tokenizer, data, model) and optimizer.
   Trainer(const Recipe& recipe, const RunFolder& run);
+  /// One of several processes that train together.
+  Trainer(const Recipe& recipe, const RunFolder& run, Processes& processes);
 
   /// Goes on from the newest checkpoint of the run.
   void resume();
   /// Trains until the last step, train.stop_at or Ctrl-C, and saves.
   TrainResult run();
 
-  /// Times `steps` training steps after a few to warm up; nothing is evaluated or saved.
+  /// Times `steps` training steps, logged as always but neither evaluated nor saved. The first call warms up
+  /// with some more, later ones go on from there.
   StepTimes time_steps(int64_t steps);
 
-  LanguageModel& model() { return *model_; }
-  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  Task& task() { return *task_; }
+  Device& device() { return device_; }
+  /// Of a run that trains one.
+  LanguageModel& model() { return language().model(); }
+  const Tokenizer& tokenizer() { return language().tokenizer(); }
   const Recipe& recipe() const { return recipe_; }
   /// What checkpoints say about this run: stage, parent, adapters, ...
   const nlohmann::json& metadata() const { return metadata_; }
+  const Syncs& syncs() const { return engine_->syncs(); }
 
  private:
-  void load_start();
-  void announce(int64_t row_length) const;
-  LoaderOptions loading() const;
-  Interval interval(const Loader& loader) const;
-  void step(int64_t step, Loader& loader, Interval& interval);
-  /// Takes one micro-batch, refuses ids that the model does not know and notices one with nothing to learn.
-  MicroBatch take(Loader& loader, Interval& interval);
-  void report(int64_t step, const Interval& interval, double waited, Metrics& metrics);
-  void refuse_divergence(int64_t step, const Interval& interval, double loss) const;
-  void refresh_adapters();  // for what is asked of the model between steps
-  double evaluate();
+  LanguageTask& language() { return dynamic_cast<LanguageTask&>(*task_); }
+  void announce() const;
+  /// Starts loading after the last step done; micro-batches up to step `last`.
+  std::unique_ptr<Feed> open_feed(int64_t last);
+  std::optional<Staged> stage_next(int64_t last);
+  void step(int64_t step, Feed& feed);
+  /// Asks for the sums of steps since the last time, and handles those that are there; with `all`, every one.
+  void extract(bool all);
+  void handle(const StepSums& sums);
+  void refuse_divergence(int64_t step, int64_t steps, double loss) const;
+  void look_after_memory(int64_t step);
+  bool stop_wanted(int64_t step);
   void save(int64_t step);
 
   Recipe recipe_;
   RunFolder run_;
+  Processes& processes_;
   Device& device_;
-  std::unique_ptr<Tokenizer> tokenizer_;
-  Dataset dataset_;
-  std::unique_ptr<LanguageModel> model_;
-  std::unique_ptr<Adapters> adapters_;  // null without lora.rank
-  std::unique_ptr<Optimizer> optimizer_;
   nlohmann::json metadata_ = nlohmann::json::object();
-  int64_t done_ = 0;  // steps behind us
-  int64_t supervised_ = 0, empty_batches_ = 0;
-  at::Tensor first_loss_;  // mean of the first step, on the device; what divergence is measured by
-  double least_loss_ = INFINITY;
+  std::unique_ptr<Task> task_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<LossBuffer> buffer_;
+  std::unique_ptr<StepEngine> engine_;
+  std::unique_ptr<Progress> progress_;
+  std::unique_ptr<Metrics> metrics_;        // of the main process
+  int64_t done_ = 0;                        // steps behind us
+  int64_t staged_ = 0;                      // micro-batches staged, counted from the start of the run
+  StepStart start_;                         // of the step under way
+  double host_seconds_ = 0;                 // that starting steps took
+  std::unique_ptr<Feed> timed_feed_;        // of time_steps
+  std::vector<StepSums>* taken_ = nullptr;  // where sums go while steps are timed
+  double first_loss_ = NAN, least_loss_ = INFINITY;
 };
-
-/// What train.precision means on a device.
-at::ScalarType compute_dtype(const std::string& precision, const Device& device);
-/// Sets torch's thread pool (train.threads; 0: all cores).
-void use_threads(int64_t threads);
 
 }  // namespace tightloop

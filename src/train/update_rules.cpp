@@ -9,26 +9,25 @@ namespace {
 
 using Rules = std::vector<std::unique_ptr<UpdateRule>>;
 
-void add(Group& group, size_t index, const std::string& name, const at::Tensor& master) {
+void add(Group& group, size_t index, const Parameter& parameter, const at::Tensor& master) {
   group.indices.push_back(index);
-  group.names.push_back(name);
+  group.names.push_back(parameter.name);
   group.masters.push_back(master);
+  group.values.push_back(parameter.value);
 }
 
 Rules adamw_rules(const Parameters& parameters, const std::vector<at::Tensor>& masters,
                   const TrainConfig& config) {
-  Group decayed, plain;
+  Group group;
+  std::vector<bool> decayed;
   for (size_t i = 0; i < masters.size(); ++i) {
     const auto& parameter = parameters.all()[i];
-    add(parameter.decay || config.decay_vectors ? decayed : plain, i, parameter.name, masters[i]);
+    add(group, i, parameter, masters[i]);
+    decayed.push_back(parameter.decay || config.decay_vectors);
   }
-  const AdamWSettings settings{config.lr, config.beta1, config.beta2, config.eps, config.weight_decay};
   Rules rules;
-  if (!decayed.indices.empty()) rules.push_back(adamw_rule(decayed, settings));
-  if (!plain.indices.empty()) {
-    rules.push_back(
-        adamw_rule(plain, {settings.lr, settings.beta1, settings.beta2, settings.eps, /*decay=*/0}));
-  }
+  rules.push_back(
+      adamw_rule(group, {config.lr, config.beta1, config.beta2, config.eps, config.weight_decay}, decayed));
   return rules;
 }
 
@@ -75,12 +74,13 @@ Rules muon_rules(const Parameters& parameters, const std::vector<at::Tensor>& ma
     const auto& parameter = parameters.all()[i];
     const auto role = role_of(parameter.name, masters[i].dim());
     const bool matrix = role == ParameterRole::kMatrix;
-    add(matrix ? matrices : others[role], i, parameter.name, masters[i]);
+    add(matrix ? matrices : others[role], i, parameter, masters[i]);
     if (matrix) parts.push_back(parts_of(parameter.name, masters[i].size(-2), model));
   }
   Rules rules;
   for (const auto& [role, group] : others)
-    rules.push_back(adamw_rule(group, settings_of(role, config, by_width)));
+    rules.push_back(adamw_rule(group, settings_of(role, config, by_width),
+                               std::vector<bool>(group.indices.size(), true)));
   if (!matrices.indices.empty()) {
     rules.push_back(muon_rule(
         matrices, parts,

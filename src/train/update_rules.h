@@ -24,17 +24,19 @@ enum class ParameterRole {
 /// By our naming: "blocks.3.qkv" is a matrix, "head" the head.
 ParameterRole role_of(const std::string& name, int64_t dimensions);
 
-/// The parameters of a group: their places among all, names and fp32 masters.
+/// The parameters of a group: their places among all, names, fp32 masters, and what the model reads.
 struct Group {
   std::vector<size_t> indices;
   std::vector<std::string> names;
-  std::vector<at::Tensor> masters;
+  std::vector<at::Tensor> masters, values;
 };
 
 struct AdamWSettings {
   double lr, beta1, beta2, eps, decay;
 };
-std::unique_ptr<UpdateRule> adamw_rule(Group group, const AdamWSettings& settings);
+/// `decayed[i]`: whether the weight decay is meant for parameter i of the group.
+std::unique_ptr<UpdateRule> adamw_rule(Group group, const AdamWSettings& settings,
+                                       const std::vector<bool>& decayed);
 
 struct MuonSettings {
   double lr, beta2, decay;

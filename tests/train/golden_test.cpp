@@ -27,6 +27,7 @@ struct Golden {
     sizes.resolve(0, 0);
     sizes.tie_embeddings = false;
     train.steps = 20, train.warmup_steps = 5, train.lr = 1e-2, train.min_lr = 0.1, train.clip = 0.5;
+    train.accumulate = 2;  // or more: sums are kept
     train.weight_decay = 0.1, train.beta1 = 0.9, train.beta2 = 0.95, train.eps = 1e-8;
   }
   Safetensors weights(const std::string& prefix) const {
@@ -51,7 +52,7 @@ void follow_pytorch() {
     for (int64_t micro = 0; micro < inputs.size(1); ++micro) {
       const auto loss = loss_of(model, {inputs[step][micro], targets[step][micro]});
       loss.objective.backward();
-      optimizer.accumulate();
+      optimizer.accumulate(micro == 0);
       sum += loss.sum.item<double>();
       count += loss.count.item<int64_t>();
     }

@@ -16,8 +16,8 @@ ON_EVERY_DEVICE(LossBufferOn);
 std::vector<StepSums> losses(at::Device device, int64_t steps, int64_t interval, Syncs& syncs) {
   LossBuffer buffer(device, interval, 2);
   std::vector<StepSums> all;
-  const auto take = [&](bool wait) {
-    for (auto& sums : buffer.arrived(wait)) all.push_back(std::move(sums));
+  const auto take = [&](size_t outstanding) {
+    for (auto& sums : buffer.arrived(outstanding)) all.push_back(std::move(sums));
   };
   for (int64_t step = 1; step <= steps; ++step) {
     buffer.row()[LossBuffer::kLoss].add_(1.0 / static_cast<double>(step * 3));
@@ -28,10 +28,10 @@ std::vector<StepSums> losses(at::Device device, int64_t steps, int64_t interval,
     buffer.row()[LossBuffer::kColumns + 3].add_(5.0);  // its tokens
     buffer.finish(step);
     if (buffer.full()) buffer.extract(syncs);
-    take(false);
+    take(1);
   }
   buffer.extract(syncs);
-  take(true);
+  take(0);
   return all;
 }
 
@@ -46,12 +46,12 @@ TEST_P(LossBufferOn, GivesEveryStepOnceAndInOrderHoweverOftenOneLooks) {
   double sum_each = 0, sum_tenth = 0;
   for (size_t i = 0; i < each.size(); ++i) {
     EXPECT_EQ(each[i].step, static_cast<int64_t>(i + 1));
-    EXPECT_EQ(each[i].loss, 0.0 + 1.0 / (3.0 * (static_cast<double>(i) + 1)) + 0.1);
-    EXPECT_EQ(each[i].tokens, static_cast<double>(i + 1));
-    EXPECT_EQ(each[i].skipped, (i + 1) % 7 == 0);
+    EXPECT_EQ(each[i][LossBuffer::kLoss], 0.0 + 1.0 / (3.0 * (static_cast<double>(i) + 1)) + 0.1);
+    EXPECT_EQ(each[i][LossBuffer::kTokens], static_cast<double>(i + 1));
+    EXPECT_EQ(each[i][LossBuffer::kSkipped], (i + 1) % 7 == 0 ? 1 : 0);
     EXPECT_EQ(each[i].source_loss, (std::vector<double>{0, 2}));
     EXPECT_EQ(each[i].source_tokens, (std::vector<double>{0, 5}));
-    sum_each += each[i].loss, sum_tenth += tenth[i].loss;
+    sum_each += each[i][LossBuffer::kLoss], sum_tenth += tenth[i][LossBuffer::kLoss];
   }
   EXPECT_EQ(sum_each, sum_tenth) << "to the last bit";
 }
@@ -61,7 +61,7 @@ TEST_P(LossBufferOn, NothingNewCostsNothing) {
   LossBuffer buffer(device, 4, 0);
   buffer.extract(syncs);
   EXPECT_EQ(syncs.total(), 0);
-  EXPECT_TRUE(buffer.arrived(true).empty());
+  EXPECT_TRUE(buffer.arrived(0).empty());
 }
 
 TEST_P(LossBufferOn, OverflowIsRefused) {

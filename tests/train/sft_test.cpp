@@ -5,7 +5,7 @@
 
 #include "ops/compare.h"
 #include "support.h"
-#include "train/micro_batches.h"
+#include "train/engine_fixture.h"
 
 namespace tightloop {
 namespace {
@@ -46,37 +46,33 @@ void follow(const std::string& name) {
   auto model = make_model(sizes(name == "moe"), 1);
   load_weights(model->parameters(), golden.part(name + ".start."), "sft.safetensors");
   const TrainConfig config = settings();
-  Optimizer optimizer(model->parameters(), config, model->config(), at::kFloat);
+  testing::EngineFixture f(*model, config, at::kFloat);
   // It reads all of a row and leaves the last prediction out, so that the last token counts for the balance.
   const auto ids = golden["ids"].to(at::kLong), labels = golden["labels"].to(at::kLong);
   auto targets = at::full_like(labels, ops::kIgnoreIndex);
   targets.narrow(2, 0, 11).copy_(labels.narrow(2, 1, 11));
-  int64_t taken = 0, seen = 0;
+  int64_t seen = 0;
   for (int64_t step = 1; step <= config.steps; ++step) {
-    const double divisor = accumulate_step(
-        *model, optimizer, config,
-        [&] {
-          const auto target = targets[taken];
-          const auto count = (target != ops::kIgnoreIndex).sum().item<int64_t>();
-          return MicroBatch{{ids[taken++], target}, count};
-        },
-        [&](const MicroBatch& micro, const BatchLoss& loss) {
-          const double mean = loss.sum.item<double>() / static_cast<double>(micro.supervised);
-          const double expected = golden[name + ".losses"][seen].item<double>();
-          EXPECT_NEAR(mean / expected, 1, 1e-4) << "loss of micro-batch " << seen;
-          if (loss.balance.defined()) {
-            EXPECT_NEAR(loss.balance.item<double>() / golden[name + ".aux"][seen].item<double>(), 1, 1e-4)
-                << seen;
-          }
-          ++seen;
-        });
     const Rates rates = rates_at(config, step, model->config().width);
-    EXPECT_NEAR(optimizer.lr(rates) / golden[name + ".rates"][step - 1].item<double>(), 1, 1e-12);
-    const double norm = optimizer.step(rates, divisor).item<double>();
+    EXPECT_NEAR(f.optimizer.lr(rates) / golden[name + ".rates"][step - 1].item<double>(), 1, 1e-12);
+    for (int64_t i = 0; i < config.accumulate; ++i, ++seen) {
+      const testing::Ids micro{ids[seen], targets[seen]};
+      const double loss = f.sum(LossBuffer::kLoss), balance = f.sum(LossBuffer::kBalance);
+      f.add(micro, rates);
+      f.pass(i == 0, i + 1 == config.accumulate);
+      const double mean = (f.sum(LossBuffer::kLoss) - loss) / static_cast<double>(micro.supervised());
+      EXPECT_NEAR(mean / golden[name + ".losses"][seen].item<double>(), 1, 1e-4) << "micro-batch " << seen;
+      if (name == "moe") {
+        const double expected = golden[name + ".aux"][seen].item<double>();
+        EXPECT_NEAR((f.sum(LossBuffer::kBalance) - balance) / expected, 1, 1e-4) << seen;
+      }
+    }
+    const double norm = f.sum(LossBuffer::kGradNorm);
     EXPECT_NEAR(norm / golden[name + ".norms"][step - 1].item<double>(), 1, 1e-3) << "step " << step;
+    f.buffer.finish(step);
   }
   EXPECT_EQ(seen, 200);
-  for (const auto& [key, tensor] : optimizer.weights())
+  for (const auto& [key, tensor] : f.optimizer.weights())
     EXPECT_LT(testing::relative_error(tensor, golden[name + ".end." + key]), 1e-3) << key;
 }
 

@@ -75,6 +75,125 @@ TEST(Trainer, StoppedAndResumedIsTheSameToTheBit) {
   }
 }
 
+TEST(Trainer, LooksAtLossesAsOftenAsToldAndAveragesAlike) {
+  const TempFolder folder;
+  std::vector<double> means;
+  for (const int64_t interval : {1, 10}) {
+    auto recipe = testing::small_recipe();
+    recipe.train.steps = 1000, recipe.train.micro_batch = 1, recipe.data.seq_len = 12;
+    recipe.train.loss_extract_interval = interval, recipe.train.logging_steps = 100;
+    Trainer trainer(recipe, RunFolder::create(folder / std::to_string(interval), false));
+    means.push_back(trainer.run().mean_loss);
+    EXPECT_EQ(trainer.syncs().of("loss_extract"), 1000 / interval);
+    EXPECT_LE(trainer.syncs().total() - trainer.syncs().of("loss_extract"), 2) << "one save, one evaluation";
+  }
+  EXPECT_EQ(means[0], means[1]) << "to the last bit";
+}
+
+/// Everything that could be lost between two processes: dropout, accumulation, a mixture, part of an epoch.
+Recipe mixed_recipe() {
+  auto recipe = small_recipe();
+  recipe.data.mixture = {"name=one source=tasks cap=60", "name=two source=tasks cap=70"};
+  recipe.model.dropout = 0.2, recipe.train.steps = 150;
+  return recipe;
+}
+
+void expect_resumes_exactly(const Recipe& recipe) {
+  const TempFolder folder;
+  const auto whole = RunFolder::create(folder / "whole", false),
+             parts = RunFolder::create(folder / "parts", false);
+  const double mean = Trainer(recipe, whole).run().losses.back();
+  auto first = recipe;
+  first.train.stop_at = 50;
+  Trainer(first, parts).run();
+  Trainer resumed(recipe, parts);
+  resumed.resume();
+  EXPECT_EQ(resumed.run().losses.back(), mean);
+  expect_same_checkpoint(whole, parts);
+}
+
+TEST(Trainer, DropoutAccumulationAndMixturesResumeToTheBit) { expect_resumes_exactly(mixed_recipe()); }
+
+class TrainerOnGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda_device_count() == 0) GTEST_SKIP() << why_no_cuda();
+  }
+  static Recipe recipe(const std::string& precision) {
+    auto recipe = mixed_recipe();
+    recipe.train.device = "cuda", recipe.train.precision = precision, recipe.train.deterministic = true;
+    recipe.train.debug_syncs = true;
+    return recipe;
+  }
+  static std::vector<double> losses(const Recipe& recipe, const RunFolder& run) {
+    auto each = recipe;
+    each.train.logging_steps = 1;
+    return Trainer(each, run).run().losses;
+  }
+};
+
+TEST_F(TrainerOnGpu, ResumesToTheBit) {
+  for (const char* precision : {"fp32", "bf16", "fp16"}) {
+    SCOPED_TRACE(precision);
+    expect_resumes_exactly(recipe(precision));
+  }
+}
+
+TEST_F(TrainerOnGpu, LooksAtLossesAsOftenAsToldAndAveragesAlike) {
+  const TempFolder folder;
+  std::vector<double> means;
+  for (const int64_t interval : {1, 10}) {
+    auto recipe = this->recipe("bf16");
+    recipe.train.steps = 1000, recipe.train.loss_extract_interval = interval;
+    Trainer trainer(recipe, RunFolder::create(folder / std::to_string(interval), false));
+    means.push_back(trainer.run().mean_loss);
+    EXPECT_EQ(trainer.syncs().of("loss_extract"), 1000 / interval);
+    EXPECT_EQ(trainer.syncs().of("save"), 1);
+    EXPECT_EQ(trainer.syncs().of("out_of_memory"), 0);
+  }
+  EXPECT_EQ(means[0], means[1]);
+}
+
+TEST_F(TrainerOnGpu, GraphsChangeNothing) {
+  for (const char* family : {"llama", "gpt2", "qwen3_moe", "nanochat"})
+    for (const char* optimizer : {"adamw", "muon"}) {
+      SCOPED_TRACE(std::string(family) + " " + optimizer);
+      const TempFolder folder;
+      auto with = recipe("bf16");
+      with.train.steps = 200, with.model.family = family, with.train.optimizer = optimizer;
+      with.train.embedding_lr = 0.002;
+      if (with.model.family == "nanochat")
+        with.model.dropout = 0, with.model.width = 128, with.model.heads = 1;
+      auto without = with;
+      without.train.graph = "off";
+      const auto a = RunFolder::create(folder / "with", false),
+                 b = RunFolder::create(folder / "without", false);
+      EXPECT_EQ(losses(with, a), losses(without, b));
+      expect_same_checkpoint(a, b);
+    }
+}
+
+TEST_F(TrainerOnGpu, TwoRunsAreTheSameToTheBit) {
+  const TempFolder folder;
+  auto recipe = this->recipe("bf16");
+  recipe.train.steps = 200;
+  const auto a = RunFolder::create(folder / "a", false), b = RunFolder::create(folder / "b", false);
+  EXPECT_EQ(losses(recipe, a), losses(recipe, b));
+  expect_same_checkpoint(a, b);
+}
+
+TEST_F(TrainerOnGpu, Fp16FollowsFp32) {
+  const TempFolder folder;
+  std::vector<double> last;
+  for (const char* precision : {"fp32", "tf32", "fp16"}) {
+    auto recipe = this->recipe(precision);
+    recipe.model.dropout = 0;
+    last.push_back(*Trainer(recipe, RunFolder::create(folder / precision, false)).run().held_out_loss);
+  }
+  EXPECT_NEAR(last[1], last[0], 0.05 * last[0]);
+  EXPECT_NEAR(last[2], last[0], 0.05 * last[0]);
+}
+
 TEST(Trainer, MetricsCountStepsFromOneAndNeverTwice) {
   const TempFolder folder;
   const auto run = RunFolder::create(folder / "run", false);
@@ -169,6 +288,7 @@ TEST(Trainer, AMixtureShowsALossForEachSource) {
   auto recipe = small_recipe();
   recipe.data.mixture = {"name=one source=tasks cap=60", "name=two source=tasks cap=70",
                          "name=three source=tasks cap=80"};
+  recipe.log.dataset_metrics_steps = 1;
   Trainer(recipe, run).run();
   for (const auto& line : metrics_of(run)) {
     if (!line.contains("training/loss")) continue;

@@ -1,19 +1,22 @@
-#include "train/micro_batches.h"
+#include "train/step_engine.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
-#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/full.h>
 
 #include "core/random.h"
 #include "ops/compare.h"
 #include "support.h"
+#include "train/engine_fixture.h"
 
 namespace tightloop {
 namespace {
 
 using at::Tensor;
+using testing::EngineFixture;
 using testing::error_of;
+using testing::Ids;
 
 constexpr int64_t kRows = 8, kLength = 6, kVocab = 21;
 
@@ -38,30 +41,21 @@ struct Rows {
         targets[row][t] = t < row ? target : ops::kIgnoreIndex;
       }
   }
-  MicroBatch batch(int64_t first, int64_t count) const {
-    const Tensor part = targets.narrow(0, first, count);
-    return {{inputs.narrow(0, first, count), part}, (part != ops::kIgnoreIndex).sum().item<int64_t>()};
+  Ids batch(int64_t first, int64_t count) const {
+    return {inputs.narrow(0, first, count), targets.narrow(0, first, count)};
   }
 };
 
 /// Gradients of one step over the rows, `rows` at a time, divided as the optimizer would.
 std::vector<Tensor> gradients(int64_t rows, at::ScalarType dtype, const TrainConfig& base,
-                              std::vector<MicroBatch> extra = {}, const std::string& family = "llama") {
+                              std::vector<Ids> batches = {}, const std::string& family = "llama") {
   const Rows data;
   auto model = make_model(small_model(family), /*seed=*/3);
   model->parameters().to(at::kCPU, dtype);
   TrainConfig config = base;
-  std::vector<MicroBatch> batches = std::move(extra);
   for (int64_t first = 0; first < kRows; first += rows) batches.push_back(data.batch(first, rows));
   config.accumulate = static_cast<int64_t>(batches.size());
-  Optimizer optimizer(model->parameters(), config, model->config(), dtype);
-  size_t next = 0;
-  const double divisor = accumulate_step(
-      *model, optimizer, config, [&] { return batches[next++]; }, [](const auto&, const auto&) {});
-  EXPECT_EQ(next, batches.size());
-  std::vector<Tensor> result;
-  for (const auto& gradient : optimizer.gradients()) result.push_back(gradient / divisor);
-  return result;
+  return EngineFixture(*model, config, dtype).gradients(batches);
 }
 
 double difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
@@ -95,27 +89,26 @@ TEST(Accumulation, IsTheSameWithExpertsToo) {
 }
 
 TEST(Accumulation, AMicroBatchWithNothingToLearnChangesNothing) {
-  MicroBatch masked = Rows().batch(3, 2);
-  masked.batch.targets_BT = masked.batch.targets_BT.clone().fill_(ops::kIgnoreIndex);
-  masked.supervised = 0;
+  Ids masked = Rows().batch(3, 2);
+  masked.targets = masked.targets.clone().fill_(ops::kIgnoreIndex);
   const TrainConfig config;
   const auto without = gradients(2, at::kDouble, config),
              with = gradients(2, at::kDouble, config, {masked, masked});
   for (size_t i = 0; i < with.size(); ++i) EXPECT_TRUE(at::equal(with[i], without[i]));
 }
 
-TEST(Accumulation, NothingToLearnAtAllGivesNoGradient) {
-  auto model = make_model(small_model(), 3);
-  TrainConfig config;
-  config.accumulate = 2;
-  Optimizer optimizer(model->parameters(), config, model->config(), at::kFloat);
+TEST(Accumulation, NothingToLearnAtAllChangesNothing) {
   for (const char* norm : {"global", "micro"}) {
-    config.loss_norm = norm;
-    const double divisor = accumulate_step(
-        *model, optimizer, config, [] { return Rows().batch(0, 1); },
-        [](const auto&, const auto&) { ADD_FAILURE() << "there is no loss"; });
-    EXPECT_EQ(divisor, 0);
-    EXPECT_TRUE(optimizer.gradients().empty());
+    auto model = make_model(small_model(), 3);
+    TrainConfig config;
+    config.accumulate = 2, config.loss_norm = norm;
+    EngineFixture f(*model, config, at::kFloat);
+    const Tensor before = model->parameters().all()[0].value.detach().clone();
+    for (int i = 0; i < 2; ++i) f.add(Rows().batch(0, 1));
+    f.pass(true, false);
+    f.pass(false, true);
+    EXPECT_EQ(f.sum(LossBuffer::kSkipped), 1);
+    EXPECT_TRUE(at::equal(before, model->parameters().all()[0].value)) << norm;
   }
 }
 
@@ -128,9 +121,8 @@ TEST(Accumulation, MicroIsTheMeanOfMeans) {
   model->parameters().to(at::kCPU, at::kDouble);
   Tensor total;
   for (int64_t first = 0; first < kRows; first += 2) {
-    const auto micro = data.batch(first, 2);
-    const auto loss = loss_of(*model, micro.batch);
-    const Tensor mean = loss.objective / loss.count;
+    const auto ids = data.batch(first, 2);
+    const Tensor mean = loss_of(*model, {ids.inputs, ids.targets}).objective / ids.supervised();
     total = total.defined() ? total + mean : mean;
   }
   (total / 4).backward();
@@ -153,41 +145,106 @@ struct Balanced : LanguageModel {
   Head head() const override { return {embedding}; }
 };
 
-TEST(Accumulation, BalanceEntersAsTheMeanOverMicroBatches) {
+TEST(Accumulation, BalanceIsWeighedAsTheLossesAre) {
   const Rows data;
   for (const char* norm : {"global", "micro"}) {
     TrainConfig config;
     config.loss_norm = norm, config.accumulate = 4;
     Balanced trained;
-    Optimizer optimizer(trained.parameters(), config, trained.config(), at::kFloat);
     // Counts differ, and the first has nothing to learn.
-    const std::vector<MicroBatch> batches{data.batch(0, 1), data.batch(1, 1), data.batch(2, 3),
-                                          data.batch(5, 2)};
-    size_t next = 0;
-    int64_t rows = 0;
-    const double divisor = accumulate_step(
-        trained, optimizer, config, [&] { return batches[next++]; },
-        [&](const MicroBatch& micro, const BatchLoss& loss) {
-          EXPECT_TRUE(loss.balance.defined());
-          rows += micro.batch.inputs_BT.size(0);
-        });
-    EXPECT_EQ(rows, 6) << "of the three that were useful";
-    const Tensor with = optimizer.gradients()[0] / divisor;
+    const std::vector<Ids> batches{data.batch(0, 1), data.batch(1, 1), data.batch(2, 3), data.batch(5, 2)};
+    const Tensor with = EngineFixture(trained, config, at::kFloat).gradients(batches)[0];
     // The same without the balance, by hand.
     Balanced model;
-    const std::vector<MicroBatch> useful{data.batch(1, 1), data.batch(2, 3), data.batch(5, 2)};
-    int64_t count = 0;
-    for (const auto& micro : useful) count += micro.supervised;
-    for (const auto& micro : useful) {
-      const int64_t divided = config.loss_norm == "micro" ? micro.supervised * 4 : count;
-      const auto scale = at::scalar_tensor(1.0 / static_cast<double>(divided), at::kFloat);
-      loss_of(model, micro.batch, {.scale = scale}).objective.backward();
+    Tensor objective;
+    double count = 0, balance_sum = 0;
+    for (size_t i = 1; i < batches.size(); ++i) {
+      const auto tokens = static_cast<double>(batches[i].supervised());
+      const auto rows = static_cast<double>(batches[i].inputs.size(0));  // what the balance's gradient is
+      const bool global = config.loss_norm == "global";
+      const Tensor part = loss_of(model, {batches[i].inputs, batches[i].targets},
+                                  {.scale = at::full({}, global ? 1 : 1 / tokens / 4, at::kDouble)})
+                              .objective;
+      objective = objective.defined() ? objective + part : part;
+      count += tokens, balance_sum += global ? rows * tokens : rows / 4;
     }
-    const Tensor balance = with - model.embedding.grad();
-    const double mean = config.loss_norm == "global" ? 6.0 / 3 : 6.0 / 4;
-    EXPECT_NEAR(balance.mean().item<double>(), mean / (kVocab * 4), 1e-6) << norm;
+    objective.backward();
+    const double divisor = config.loss_norm == "global" ? count : 1;
+    const Tensor balance = with - model.embedding.grad() / divisor;
+    EXPECT_NEAR(balance.mean().item<double>(), balance_sum / divisor / (kVocab * 4), 1e-6) << norm;
     EXPECT_LT((balance - balance.mean()).abs().max().item<double>(), 1e-6) << norm;
   }
+}
+
+TEST(StepEngine, ANonFiniteGradientChangesNothingButTheCount) {
+  for (const char* optimizer : {"adamw", "muon"}) {
+    auto model = make_model(small_model(), 3);
+    TrainConfig config;
+    config.optimizer = optimizer;
+    EngineFixture f(*model, config, at::kFloat);
+    const Rows data;
+    const auto state = [&] {
+      std::vector<Tensor> all;
+      for (const auto& [name, tensor] : f.optimizer.weights()) all.push_back(tensor.clone());
+      for (const auto& [name, tensor] : f.optimizer.state()) all.push_back(tensor.clone());
+      return all;
+    };
+    f.add(data.batch(0, 4));
+    f.pass(true, true);
+    EXPECT_EQ(f.sum(LossBuffer::kSkipped), 0);
+    f.buffer.finish(1);
+    const auto before = state();
+    Tensor weight = model->parameters().find("final_norm")->value.detach();
+    const float good = weight[0].item<float>();
+    weight[0] = NAN;
+    f.add(data.batch(4, 4));
+    f.pass(true, true);
+    weight[0] = good;
+    EXPECT_EQ(f.sum(LossBuffer::kSkipped), 1);
+    const auto after = state();
+    for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(at::equal(before[i], after[i])) << optimizer << i;
+  }
+}
+
+TEST(StepEngine, SumsBySourceAndCorrectTokensAreMadeOnMetricStepsAlone) {
+  auto model = make_model(small_model(), 3);
+  EngineFixture f(*model, {}, at::kFloat, at::kCPU, 10, /*sources=*/2);
+  const Rows data;
+  f.add(data.batch(0, 8));
+  f.pass(true, true, /*metrics=*/false);
+  EXPECT_EQ(f.buffer.by_source().sum().item<double>(), 0);
+  f.buffer.finish(1);
+  f.add(data.batch(0, 8));
+  f.pass(true, true, /*metrics=*/true);
+  const Tensor sums = f.buffer.by_source();
+  EXPECT_NEAR(sums[0][0].item<double>(), f.sum(LossBuffer::kLoss), 1e-4);
+  EXPECT_EQ(sums[1][0].item<double>(), f.sum(LossBuffer::kTokens));
+  EXPECT_EQ(sums[2][0].item<double>(), f.sum(LossBuffer::kCorrect));
+  EXPECT_EQ(sums.select(1, 1).sum().item<double>(), 0) << "no row is of the second source";
+}
+
+TEST(StepEngine, ThePartsOfAStepAddUp) {
+  auto model = make_model(small_model(), 3);
+  EngineFixture f(*model, {}, at::kFloat);
+  const Rows data;
+  f.engine.restart_clock();
+  const double start = f.sum(LossBuffer::kClock);
+  for (int64_t step = 1; step <= 3; ++step) {
+    f.add(data.batch(0, 8));
+    f.pass(true, true);
+    f.buffer.finish(step);
+  }
+  const double end = f.sum(LossBuffer::kClock);
+  Syncs syncs;
+  f.buffer.extract(syncs);
+  double sum = 0;
+  for (const StepSums& step : f.buffer.arrived(0))
+    for (int part = LossBuffer::kIdle; part <= LossBuffer::kUpdate; ++part) {
+      EXPECT_GE(step[part], 0);
+      sum += step[part];
+    }
+  EXPECT_NEAR(sum, end - start, 1e-6);
+  EXPECT_GT(sum, 0);
 }
 
 Batch batch_of(std::vector<int32_t>& inputs, std::vector<int32_t>& targets, std::vector<uint8_t>& mask,

@@ -1,0 +1,214 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cli/at_least.h"
+#include "cli/recipe.h"
+#include "cli/verbs.h"
+#include "train/device_speed.h"
+#include "train/naive_loop.h"
+#include "train/precision.h"
+#include "train/trace.h"
+#include "train/trainer.h"
+
+namespace tightloop::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Options {
+  std::string file, profile, against;
+  int64_t steps = 20;
+  bool json = false, synthetic = false, naive = false;
+};
+
+/// A folder for a run that nobody keeps.
+struct Scratch {
+  fs::path path = fs::temp_directory_path() / fmt::format("tightloop-bench-{}", ::getpid());
+  ~Scratch() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+};
+
+struct Part {
+  const char *name, *meaning;
+  LossBuffer::Column column;
+};
+constexpr Part kParts[] = {
+    {"forward", "forward pass and loss", LossBuffer::kForward},
+    {"backward", "backward pass, gradients added up", LossBuffer::kBackward},
+    {"update", "norm, clipping, optimizer", LossBuffer::kUpdate},
+    {"data", "device waits for its micro-batch", LossBuffer::kData},
+    {"idle", "device waits for the host", LossBuffer::kIdle},
+};
+
+double seconds_of(const StepSums& step) {
+  double seconds = 0;
+  for (const Part& part : kParts) seconds += step[part.column];
+  return seconds;
+}
+
+double median(std::vector<double> values) {
+  std::ranges::nth_element(values, values.begin() + static_cast<ptrdiff_t>(values.size() / 2));
+  return values[values.size() / 2];
+}
+
+nlohmann::json measure(Trainer& trainer, const Options& options) {
+  const StepTimes times = trainer.time_steps(options.steps);
+  const auto steps = static_cast<double>(options.steps);
+  nlohmann::json parts;
+  double timed = 0, busy = 0;
+  std::vector<double> ms;
+  for (const StepSums& step : times.steps) ms.push_back(seconds_of(step) * 1e3);
+  for (const Part& part : kParts) {
+    double sum = 0;
+    for (const StepSums& step : times.steps) sum += step[part.column];
+    parts[part.name] = sum / steps * 1e3;
+    timed += sum;
+    if (part.column == LossBuffer::kForward || part.column == LossBuffer::kBackward ||
+        part.column == LossBuffer::kUpdate)
+      busy += sum;
+  }
+  parts["copy"] = times.copies / steps * 1e3;
+  parts["host"] = times.host / steps * 1e3;
+  const double wall = times.seconds / steps * 1e3;
+  const bool by_device = timed > 0;
+  Device& device = trainer.device();
+  const double flops = trainer.task().flops_per_token() * static_cast<double>(times.tokens) / times.seconds;
+  const double gemm = measure_gemm_flops(device), sheet = device.data_sheet_flops();
+  return {{"ms", by_device ? median(ms) : wall},
+          {"ms_wall", wall},
+          {"tokens_s", static_cast<double>(times.tokens) / times.seconds},
+          {"mfu", flops / gemm},
+          {"mfu_data_sheet", sheet > 0 ? nlohmann::json(flops / sheet) : nlohmann::json()},
+          {"gemm_tflops", gemm / 1e12},
+          {"gpu_busy", by_device ? nlohmann::json(busy / timed) : nlohmann::json()},
+          {"peak_gib", static_cast<double>(times.peak_memory) / (1 << 30)},
+          {"syncs", times.syncs.total()},
+          {"syncs_by_cause", times.syncs.causes()},
+          {"data_wait", times.waited / times.seconds},
+          {"parts", parts},
+          {"parts_share_of_wall", timed / times.seconds},
+          {"graphs",
+           {{"captured", times.graphs.captured},
+            {"replayed", times.graphs.replayed},
+            {"eager", times.graphs.eager}}},
+          {"steps", options.steps}};
+}
+
+std::string table_of(const nlohmann::json& result) {
+  const double ms = result["ms_wall"];
+  std::string text = fmt::format("{:<10}{:>10}{:>8}\n", "part", "ms", "share");
+  for (const Part& part : kParts) {
+    const double value = result["parts"][part.name];
+    text += fmt::format("{:<10}{:>10.3f}{:>7.1f}%  {}\n", part.name, value, 100 * value / ms, part.meaning);
+  }
+  text += fmt::format("{:<10}{:>10.3f}           beside the rest: copies to the device\n", "copy",
+                      result["parts"]["copy"].get<double>());
+  text += fmt::format("{:<10}{:>10.3f}           beside the rest: the host starts the step\n", "host",
+                      result["parts"]["host"].get<double>());
+  text += fmt::format("{:<10}{:>10.3f}           median of the device's {:.3f}\n", "step, wall", ms,
+                      result["ms"].get<double>());
+  text += fmt::format("{:.0f} tokens/s, {:.1f} % of the device's own products ({:.0f} TFLOP/s)",
+                      result["tokens_s"].get<double>(), 100 * result["mfu"].get<double>(),
+                      result["gemm_tflops"].get<double>());
+  if (result["mfu_data_sheet"].is_number())
+    text += fmt::format(", {:.1f} % of its data sheet", 100 * result["mfu_data_sheet"].get<double>());
+  if (result["gpu_busy"].is_number())
+    text += fmt::format("; busy {:.2f} % of the time", 100 * result["gpu_busy"].get<double>());
+  text += fmt::format("\npeak {:.2f} GiB; {} syncs in {} steps; waiting for data {:.2f} %; {} graphs",
+                      result["peak_gib"].get<double>(), result["syncs"].get<int64_t>(),
+                      result["steps"].get<int64_t>(), 100 * result["data_wait"].get<double>(),
+                      result["graphs"]["captured"].get<int64_t>());
+  return text;
+}
+
+void print(const Options& options, const nlohmann::json& json, const std::string& text) {
+  std::fputs(((options.json ? json.dump() : text) + "\n").c_str(), stdout);
+}
+
+/// The recipe against itself with other settings, by turns in one process, so that a noisy machine slows
+/// both.
+void compare(Trainer& trainer, const Options& options, Recipe recipe, const fs::path& folder) {
+  constexpr int kPairs = 21;
+  std::vector<std::string> words;
+  std::istringstream split(options.against);
+  for (std::string word; split >> word;) words.push_back(word);
+  Config config = recipe.bind();
+  config.apply(words);
+  if (options.synthetic) recipe.data.source = "random";
+  Trainer other(recipe, RunFolder::create(folder, false));
+  std::vector<double> ratios, ours, theirs;
+  for (int pair = 0; pair < kPairs; ++pair) {
+    const auto time = [&](Trainer& which) {
+      return which.time_steps(options.steps).seconds / static_cast<double>(options.steps) * 1e3;
+    };
+    // Each goes first every other time.
+    const double first = time(pair % 2 ? other : trainer), second = time(pair % 2 ? trainer : other);
+    ours.push_back(pair % 2 ? second : first), theirs.push_back(pair % 2 ? first : second);
+    ratios.push_back(theirs.back() / ours.back());
+  }
+  print(
+      options,
+      {{"ms", median(ours)}, {"ms_against", median(theirs)}, {"ratio", median(ratios)}, {"pairs", kPairs}},
+      fmt::format("{:.3f} ms as the recipe is, {:.3f} ms with {}: ratio {:.4f}, the median of {} pairs of {} "
+                  "steps each",
+                  median(ours), median(theirs), options.against, median(ratios), kPairs, options.steps));
+}
+
+void bench_step(const Options& options, const Settings& settings) {
+  Recipe recipe = read_recipe(options.file, settings);
+  if (options.synthetic) recipe.data.source = "random", recipe.data.rows = "stream";
+  if (options.naive) {
+    const auto times = naive_steps(recipe, options.steps);
+    return print(options,
+                 {{"ms", times.milliseconds},
+                  {"tokens_s", times.tokens_s},
+                  {"syncs", times.syncs},
+                  {"steps", options.steps}},
+                 fmt::format("the naive loop: median {:.2f} ms, {:.0f} tokens/s, {} syncs in {} steps",
+                             times.milliseconds, times.tokens_s, times.syncs, options.steps));
+  }
+  const Scratch scratch;
+  Trainer trainer(recipe, RunFolder::create(scratch.path / "a", false));
+  if (!options.against.empty()) return compare(trainer, options, recipe, scratch.path / "b");
+  nlohmann::json result = measure(trainer, options);
+  if (!options.profile.empty()) {
+    const double busy = trace(options.profile, trainer.device().is_cuda(), [&] { trainer.time_steps(3); });
+    result["gpu_busy_traced"] = busy;
+  }
+  print(options, result, table_of(result));
+}
+
+}  // namespace
+
+void add_bench_step(CLI::App& bench, const Settings& settings) {
+  auto options = std::make_shared<Options>();
+  auto* verb = bench.add_subcommand("step", "Time training steps of a recipe, part by part");
+  verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();
+  verb->add_option("--steps", options->steps, "Steps to time")->check(at_least(1));
+  verb->add_flag("--synthetic", options->synthetic, "Random ids instead of the recipe's data");
+  verb->add_flag("--naive", options->naive, "The loop that one writes first, for comparison");
+  verb->add_option("--profile", options->profile, "Also write a Chrome trace of a few steps to this file");
+  verb->add_option("--against", options->against,
+                   "Compare with the same recipe under other settings, by turns: \"--train.graph off\"");
+  verb->add_flag("--json", options->json, "For programs");
+  verb->footer(
+      "Examples:\n"
+      "  tightloop bench step configs/quickstart.yaml --steps 50 --json\n"
+      "  tightloop bench step configs/gpt2-124m.yaml --synthetic --profile trace.json");
+  verb->callback([=] { bench_step(*options, settings); });
+}
+
+}  // namespace tightloop::cli

@@ -1,0 +1,139 @@
+#include "train/language_task.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/GradMode.h>
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "core/terminal.h"
+#include "data/random_documents.h"
+#include "model/model_size.h"
+#include "train/checkpoint.h"
+#include "train/loading.h"
+#include "train/optimizer.h"
+#include "train/run_tokenizer.h"
+#include "train/saved_model.h"
+
+namespace tightloop {
+
+LanguageTask::LanguageTask(Recipe& recipe, const RunFolder& run, nlohmann::json& metadata) : recipe_(recipe) {
+  if (recipe.data.source == "random") {
+    load_random(recipe);
+  } else {
+    tokenizer_ = prepare_tokenizer(recipe, run);
+    dataset_ = load_dataset(recipe.data, recipe.tasks, *tokenizer_, recipe.chat, nullptr, run.index());
+    if (dataset_.bad.total() > 0) log::warn("{}", dataset_.bad.report());
+    recipe.model.resolve(tokenizer_->vocab_size(), recipe.data.seq_len);
+  }
+  model_ = make_model(recipe.model, recipe.train.seed);
+  load_start(run, metadata);
+  if (recipe.lora.on())
+    adapters_ = std::make_unique<Adapters>(model_->parameters(), recipe.lora, recipe.train.seed);
+}
+
+void LanguageTask::load_random(Recipe& recipe) {
+  constexpr uint64_t kDocuments = 1 << 20;
+  if (recipe.model.vocab_size == 0)
+    throw usage_error("random ids need a vocabulary: set model.vocab_size or a model.preset that has one.");
+  recipe.model.resolve(0, recipe.data.seq_len);
+  dataset_.train = std::make_shared<RandomDocuments>(recipe.model.vocab_size, kDocuments, recipe.train.seed);
+  dataset_.val = std::make_shared<RandomDocuments>(recipe.model.vocab_size, 0, 0);
+  dataset_.sources = {"random"};
+}
+
+LoaderOptions LanguageTask::loading() const {
+  return loading_of(recipe_, tokenizer_ ? tokenizer_->end_of_text() : 0);
+}
+
+void LanguageTask::load_start(const RunFolder& run, nlohmann::json& metadata) {
+  const auto& train = recipe_.train;
+  if (!train.stage.empty()) metadata["stage"] = train.stage;
+  metadata["gradient_checkpointing"] = config().gradient_checkpointing;
+  if (recipe_.lora.on()) metadata["lora"] = {{"rank", recipe_.lora.rank}, {"alpha", recipe_.lora.alpha}};
+  if (!checkpoint_steps(run.checkpoints()).empty()) {
+    // A run that resumes needs its parent no more: what its adapters stand on is in its own checkpoints.
+    if (!recipe_.lora.on()) return;
+    auto own = load_checkpoint(run.checkpoints(), {}, /*weights_only=*/true);
+    drop_adapters(own.weights);
+    load_weights(model_->parameters(), own.weights, "model.safetensors");
+  } else if (!train.init_from.empty()) {
+    const SavedModel parent(train.init_from);
+    parent.load_weights(*model_);
+    metadata["parent"] = {{"path", train.init_from}, {"step", parent.step()}};
+    if (parent.metadata().contains("stage")) metadata["parent"]["stage"] = parent.metadata()["stage"];
+    if (parent.metadata().contains("dtype")) metadata["dtype"] = parent.metadata()["dtype"];
+    log::info("Starting from {}{}.", train.init_from,
+              parent.step() > 0 ? fmt::format(" after its step {}", parent.step()) : "");
+  }
+}
+
+void LanguageTask::place(at::Device device, at::ScalarType dtype) {
+  if (adapters_) model_->parameters().to(device, dtype);
+}
+
+std::string LanguageTask::description() const {
+  return fmt::format("{} parameters; vocabulary {}; {} training tokens, {} held out",
+                     human_count(static_cast<double>(model_->parameters().count())), config().vocab_size,
+                     human_count(static_cast<double>(dataset_.train->tokens())),
+                     human_count(static_cast<double>(dataset_.val->tokens())));
+}
+
+int64_t LanguageTask::positions() const {
+  const int64_t length = recipe_.data.rows == "pad" ? recipe_.data.seq_len - 1 : recipe_.data.seq_len;
+  return recipe_.train.micro_batch * length;
+}
+
+void LanguageTask::open(int64_t first_micro_batch, int rank, int world) {
+  LoaderOptions options = loading();
+  options.first_batch = first_micro_batch;
+  options.rank = rank, options.world = world_ = world;
+  loader_ = std::make_unique<Loader>(dataset_.train, options);
+}
+
+const Batch& LanguageTask::next_batch() {
+  const Batch& batch = loader_->next();
+  check_ids(batch, config().vocab_size, dataset_.sources);
+  return batch;
+}
+
+Staged LanguageTask::next(bool pin) {
+  const Batch& batch = next_batch();
+  Staged staged = stage(batch, pin);
+  staged.index = batch.index;
+  staged.epoch = static_cast<double>((batch.index + 1) * world_ * batch.rows) /
+                 static_cast<double>(loader_->plan().rows());
+  return staged;
+}
+
+BatchLoss LanguageTask::loss(const std::vector<at::Tensor>& parts, const at::Tensor& scale, bool metrics) {
+  const auto& train = recipe_.train;
+  if (adapters_) adapters_->refresh();
+  return loss_of(*model_, device_batch(parts),
+                 {.training = true,
+                  .label_smoothing = train.label_smoothing,
+                  .z_loss = train.z_loss,
+                  .fused_head = train.fused_head,
+                  .scale = scale,
+                  .correct = metrics});
+}
+
+Task::Evaluation LanguageTask::evaluate() {
+  if (dataset_.val->size() == 0) return {};
+  settle();
+  LoaderOptions options = loading();
+  options.shuffle = false;
+  Loader loader(dataset_.val, options);
+  return {{"eval/loss", held_out_loss(*model_, loader, recipe_.train.eval_batches).mean()}};
+}
+
+void LanguageTask::settle() {
+  c10::NoGradGuard no_grad;
+  if (adapters_) adapters_->refresh();
+}
+
+double LanguageTask::flops_per_token() const {
+  return tightloop::flops_per_token(config(), recipe_.data.seq_len);
+}
+
+}  // namespace tightloop

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <string>
+
+#include "core/device.h"
+#include "train/train_config.h"
+
+namespace tightloop {
+
+/// The device of train.device, with what must be set before it is opened. `local_rank` chooses the GPU where
+/// several processes share a machine; -1: there is one process.
+Device& training_device(const TrainConfig& config, int local_rank);
+/// Sets torch to what train.precision and train.deterministic ask for.
+void apply_precision(const TrainConfig& config);
+
+/// What train.precision means on a device.
+at::ScalarType compute_dtype(const std::string& precision, const Device& device);
+/// For people: "bf16", "fp32 with tf32 products".
+std::string precision_name(const std::string& precision, const Device& device);
+
+/// Sets torch's thread pool (train.threads; 0: all cores).
+void use_threads(int64_t threads);
+
+}  // namespace tightloop

@@ -1,0 +1,189 @@
+#include "train/step_engine.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/stack.h>
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "ops/stamp.h"
+#include "train/step_numbers.h"
+
+namespace tightloop {
+
+namespace {
+
+/// Hidden syncs of torch are errors while this lives.
+class SyncsForbidden {
+ public:
+  SyncsForbidden(Device& device, bool on) : device_(device), on_(on) {
+    if (on_) device_.forbid_syncs(true);
+  }
+  ~SyncsForbidden() {
+    if (on_) device_.forbid_syncs(false);
+  }
+
+ private:
+  Device& device_;
+  bool on_;
+};
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+}  // namespace
+
+StepEngine::StepEngine(Device& device, Optimizer& optimizer, LossBuffer& buffer, Objective objective,
+                       Processes& processes, const EngineOptions& options)
+    : device_(device),
+      optimizer_(optimizer),
+      buffer_(buffer),
+      objective_(std::move(objective)),
+      processes_(processes),
+      options_(options) {
+  options_.graphs = options_.graphs && device.is_cuda();
+  const int64_t sources = buffer.by_source().size(1);
+  source_numbers_ = at::arange(sources, buffer.row().options().dtype(at::kLong)).unsqueeze(1);
+  restart_clock();
+}
+
+void StepEngine::restart_clock() {
+  at::Tensor row = buffer_.row();
+  if (options_.time) ops::stamp_(row, LossBuffer::kClock);
+}
+
+void StepEngine::lap(LossBuffer::Column part) {
+  at::Tensor row = buffer_.row();
+  if (options_.time) ops::lap_(row, LossBuffer::kClock, part);
+}
+
+const Staged& StepEngine::pass(Feed& feed, bool first, bool last, bool metrics) {
+  const Staged& staged = feed.next();
+  {
+    const SyncsForbidden strict(device_, options_.forbid_syncs);
+    lap(LossBuffer::kIdle);
+    at::Tensor& place = places_[staged.packing];
+    feed.deliver(place);
+    lap(LossBuffer::kData);
+    const Kind kind{staged.packing, first, last, metrics};
+    Known& known = known_[kind];
+    if (options_.graphs && !known.graph && known.warm) try_capture(kind, place, known);
+    if (known.graph) {
+      known.graph->replay();
+      ++counts_.replayed;
+    } else {
+      compute_or_retry(kind, place);
+      known.warm = true;
+      ++counts_.eager;
+    }
+    if (last && processes_.world() > 1) {
+      update(kind.packing.parts(place)[Staged::kNumbers]);
+      lap(LossBuffer::kUpdate);
+    }
+  }
+  feed.prefetch();
+  return staged;
+}
+
+void StepEngine::compute(const Kind& kind, const at::Tensor& place) {
+  const auto parts = kind.packing.parts(place);
+  const at::Tensor& numbers = parts[Staged::kNumbers];
+  at::Tensor scale = numbers[StepNumbers::kLossWeight];
+  at::Tensor balance_weight = numbers[StepNumbers::kBalanceWeight];
+  if (const GradScaler* scaler = optimizer_.scaler()) {
+    scale = scaler->scale(scale);
+    balance_weight = scaler->scale(balance_weight);
+  }
+  const BatchLoss loss = objective_(parts, scale, kind.metrics);
+  const at::Tensor objective =
+      loss.balance.defined() ? loss.objective + loss.balance * balance_weight : loss.objective;
+  record(loss, numbers);
+  lap(LossBuffer::kForward);
+  objective.backward();
+  optimizer_.accumulate(kind.first);
+  lap(LossBuffer::kBackward);
+  if (!kind.last || processes_.world() > 1) return;
+  update(numbers);
+  lap(LossBuffer::kUpdate);
+}
+
+void StepEngine::compute_or_retry(const Kind& kind, const at::Tensor& place) {
+  const at::Tensor before = buffer_.row().clone();
+  try {
+    return compute(kind, place);
+  } catch (const c10::OutOfMemoryError&) {
+    log::warn("The device has no memory left for a pass; its cache is emptied and the pass tried again.");
+  }
+  syncs_.count("out_of_memory");
+  optimizer_.drop_gradients();
+  buffer_.row().copy_(before);
+  device_.synchronize();
+  device_.empty_cache();
+  try {
+    compute(kind, place);
+  } catch (const c10::OutOfMemoryError& error) {
+    const auto memory = device_.memory_stats();
+    throw device_error(
+        "a pass over one micro-batch does not fit: {:.1f} GiB are in use and {:.1f} GiB reserved of {:.1f} "
+        "GiB ({}). 'tightloop fit RECIPE' says what fits; a smaller train.micro_batch with more "
+        "train.accumulate, model.gradient_checkpointing all and train.fused_head on need less.",
+        static_cast<double>(memory.allocated) / (1 << 30), static_cast<double>(memory.reserved) / (1 << 30),
+        static_cast<double>(device_.total_memory()) / (1 << 30), first_line(error.what_without_backtrace()));
+  }
+}
+
+bool StepEngine::try_capture(const Kind& kind, const at::Tensor& place, Known& known) {
+  syncs_.count("capture");
+  device_.forbid_syncs(false);
+  try {
+    known.graph = device_.capture([&] { compute(kind, place); });
+    ++counts_.captured;
+  } catch (const std::exception& error) {
+    log::warn("Steps run without CUDA graphs from here on, as this one cannot be captured: {}",
+              first_line(error.what()));
+    optimizer_.drop_gradients();
+    options_.graphs = false;
+    // What is captured already goes on: its memory stays its own.
+  }
+  device_.forbid_syncs(options_.forbid_syncs);
+  return known.graph != nullptr;
+}
+
+void StepEngine::record(const BatchLoss& loss, const at::Tensor& numbers) {
+  c10::NoGradGuard no_grad;
+  const at::Tensor& row = buffer_.row();
+  row[LossBuffer::kLoss].add_(loss.sum);
+  row[LossBuffer::kTokens].add_(numbers[StepNumbers::kTokens]);
+  row[LossBuffer::kPasses].add_(1);
+  if (loss.balance.defined()) row[LossBuffer::kBalance].add_(loss.balance.detach());
+  if (loss.expert_loads_LE.defined()) buffer_.expert_loads().add_(loss.expert_loads_LE.flatten());
+  if (!loss.correct.defined()) return;
+  row[LossBuffer::kCorrect].add_(loss.correct.sum());
+  if (source_numbers_.size(0) == 0) return;
+  const auto by_row = [&](const at::Tensor& values) {
+    return values.view({loss.sources_B.size(0), -1}).sum(1, /*keepdim=*/false, at::kDouble);
+  };
+  const at::Tensor sums = at::stack({by_row(loss.losses), by_row(loss.counted), by_row(loss.correct)});
+  const at::Tensor own = (source_numbers_ == loss.sources_B).to(at::kDouble);  // (sources, rows)
+  buffer_.by_source().add_(sums.matmul(own.t()));
+}
+
+void StepEngine::update(const at::Tensor& numbers) {
+  c10::NoGradGuard no_grad;
+  at::Tensor tokens = buffer_.column(LossBuffer::kTokens).clone();
+  if (processes_.world() > 1) {
+    processes_.sum_(optimizer_.gradients());
+    processes_.sum_(tokens);
+  }
+  // Where each micro-batch was divided by its own count, only whether there was anything is left to say.
+  const at::Tensor divisor = options_.global ? tokens * numbers[StepNumbers::kUnit]
+                                             : (tokens > 0) * static_cast<double>(processes_.world());
+  const at::Tensor& row = buffer_.row();
+  if (const GradScaler* scaler = optimizer_.scaler()) row[LossBuffer::kLossScale].copy_(scaler->factor());
+  optimizer_.update(numbers, divisor);
+  row[LossBuffer::kGradNorm].copy_(optimizer_.norm());
+  row[LossBuffer::kSkipped].copy_(optimizer_.skipped());
+}
+
+}  // namespace tightloop

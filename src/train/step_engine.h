@@ -1,0 +1,88 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/device.h"
+#include "core/syncs.h"
+#include "dist/processes.h"
+#include "train/feed.h"
+#include "train/loss.h"
+#include "train/loss_buffer.h"
+#include "train/optimizer.h"
+
+namespace tightloop {
+
+struct EngineOptions {
+  bool graphs = false;  // capture and replay, where the device can
+  bool time = true;     // parts of the step are timed, on the device
+  bool global = true;   // train.loss_norm
+  bool forbid_syncs = false;
+};
+
+/// How often what happened.
+struct GraphCounts {
+  int64_t captured = 0, replayed = 0, eager = 0;
+};
+
+/// One training step, as work for the device that the host starts and does not wait for: forward, loss and
+/// backward of each micro-batch, what they add up to, and the update. On a GPU each kind of pass (by shape,
+/// by whether it starts or ends a step) is captured as a graph the second time it comes up, and replayed from
+/// then on; the update rides with the last micro-batch.
+class StepEngine {
+ public:
+  /// The loss of a micro-batch from its arrays. `scale` (fp64 scalar) multiplies its gradient; `metrics`: the
+  /// sums by source and the correct tokens are wanted.
+  using Objective =
+      std::function<BatchLoss(const std::vector<at::Tensor>& parts, const at::Tensor& scale, bool metrics)>;
+
+  StepEngine(Device& device, Optimizer& optimizer, LossBuffer& buffer, Objective objective,
+             Processes& processes, const EngineOptions& options);
+
+  /// Starts the work on the feed's next micro-batch, the `first` or `last` of a step, and tells which it was.
+  const Staged& pass(Feed& feed, bool first, bool last, bool metrics);
+  /// The time until now belongs to no step: after evaluating or saving.
+  void restart_clock();
+
+  const GraphCounts& graphs() const { return counts_; }
+  Syncs& syncs() { return syncs_; }
+
+ private:
+  struct Kind {
+    Packing packing;
+    bool first, last, metrics;
+    auto operator<=>(const Kind&) const = default;
+  };
+  struct Known {
+    bool warm = false;
+    std::unique_ptr<Graph> graph;
+  };
+
+  void compute(const Kind& kind, const at::Tensor& place);
+  void compute_or_retry(const Kind& kind, const at::Tensor& place);
+  bool try_capture(const Kind& kind, const at::Tensor& place, Known& known);
+  void record(const BatchLoss& loss, const at::Tensor& numbers);
+  void update(const at::Tensor& numbers);
+  void lap(LossBuffer::Column part);
+
+  Device& device_;
+  Optimizer& optimizer_;
+  LossBuffer& buffer_;
+  const Objective objective_;
+  Processes& processes_;
+  EngineOptions options_;
+  std::map<Packing, at::Tensor> places_;
+  std::map<Kind, Known> known_;
+  at::Tensor source_numbers_;  // 0, 1, 2, ... as a column
+  GraphCounts counts_;
+  Syncs syncs_;
+};
+
+}  // namespace tightloop

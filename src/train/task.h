@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/model_config.h"
+#include "model/parameters.h"
+#include "model/safetensors.h"
+#include "train/loss.h"
+#include "train/packing.h"
+
+namespace tightloop {
+
+/// What is learned: data, a model and a loss. The Trainer does the rest, the same for every task.
+class Task {
+ public:
+  /// Values by the names that they are logged under; the first is the held-out loss.
+  using Evaluation = std::vector<std::pair<std::string, double>>;
+
+  virtual ~Task() = default;
+
+  virtual const ModelConfig& config() const = 0;
+  /// What is trained, fp32 on the CPU at first.
+  virtual Parameters& trained() = 0;
+  /// Where and how the rest computes; what is trained is the optimizer's business.
+  virtual void place(at::Device device, at::ScalarType dtype) = 0;
+  /// Weights that are saved beside the trained ones.
+  virtual NamedTensors frozen() const { return {}; }
+
+  /// Names of the numbers by which losses are told apart.
+  virtual const std::vector<std::string>& sources() const = 0;
+  /// A sentence about model and data for the start of a run.
+  virtual std::string description() const = 0;
+  /// Tokens in a full micro-batch.
+  virtual int64_t positions() const = 0;
+
+  /// Starts loading at a micro-batch, counted from 0, for this process of several.
+  virtual void open(int64_t first_micro_batch, int rank, int world) = 0;
+  /// The next micro-batch of what open() started, in host memory; numbers and random are not set.
+  virtual Staged next(bool pin) = 0;
+  /// Seconds that next() has waited for data since open().
+  virtual double waited() const = 0;
+
+  /// See StepEngine::Objective.
+  virtual BatchLoss loss(const std::vector<at::Tensor>& parts, const at::Tensor& scale, bool metrics) = 0;
+  /// On held-out data; empty where there is none.
+  virtual Evaluation evaluate() = 0;
+  /// To be called before the model is used for anything but loss().
+  virtual void settle() {}
+  /// Forward and backward of one token.
+  virtual double flops_per_token() const = 0;
+};
+
+}  // namespace tightloop

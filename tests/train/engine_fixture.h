@@ -1,0 +1,93 @@
+#pragma once
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/zeros.h>
+
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include "ops/cross_entropy.h"
+#include "train/step_engine.h"
+#include "train/step_numbers.h"
+
+namespace tightloop::testing {
+
+/// Ids and targets (B, T) of a micro-batch.
+struct Ids {
+  at::Tensor inputs, targets;
+  int64_t supervised() const { return (targets != ops::kIgnoreIndex).sum().item<int64_t>(); }
+};
+
+/// An engine around a language model, fed by hand.
+struct EngineFixture {
+  LanguageModel& model;
+  TrainConfig config;
+  Processes processes{std::nullopt};
+  Optimizer optimizer;
+  LossBuffer buffer;
+  StepEngine engine;
+  std::deque<Staged> waiting;
+  Feed feed;
+
+  EngineFixture(LanguageModel& model, const TrainConfig& config, at::ScalarType dtype,
+                at::Device device = at::kCPU, int64_t interval = 1000, int64_t sources = 1)
+      : model(model),
+        config(config),
+        optimizer(model.parameters(), config, model.config(), dtype),
+        buffer(device, interval, sources,
+               model.config().has_experts() ? model.config().experts * model.config().layers : 0),
+        engine(tightloop::device(device.is_cpu() ? "cpu" : "cuda"), optimizer, buffer,
+               [this](const auto& parts, const auto& scale, bool metrics) {
+                 return loss_of(this->model, device_batch(parts),
+                                {.training = true,
+                                 .label_smoothing = this->config.label_smoothing,
+                                 .z_loss = this->config.z_loss,
+                                 .fused_head = this->config.fused_head,
+                                 .scale = scale,
+                                 .correct = metrics});
+               },
+               processes,
+               {.graphs = config.graph != "off",
+                .time = config.time_parts,
+                .global = config.loss_norm == "global",
+                .forbid_syncs = config.debug_syncs}),
+        feed(device,
+             [this]() -> std::optional<Staged> {
+               if (waiting.empty()) return {};
+               Staged staged = std::move(waiting.front());
+               waiting.pop_front();
+               return staged;
+             },
+             {}) {}
+
+  void add(const Ids& ids, const Rates& rates = {}, int64_t random = 0) {
+    Staged staged;
+    const std::vector<int64_t> shape{ids.inputs.size(0), ids.inputs.size(1)};
+    staged.packing.add(at::kLong, shape);
+    staged.packing.add(at::kLong, shape);
+    staged.packing.add(at::kLong, {shape[0]});
+    staged.allocate(feed_is_gpu());
+    auto parts = staged.parts();
+    parts[Staged::kFirst].copy_(ids.inputs);
+    parts[Staged::kFirst + 1].copy_(ids.targets);
+    parts[Staged::kFirst + 2].zero_();
+    staged.set(step_numbers(config, rates, ids.supervised()), random);
+    waiting.push_back(std::move(staged));
+  }
+  /// One micro-batch; with `last`, the update.
+  void pass(bool first, bool last, bool metrics = false) { engine.pass(feed, first, last, metrics); }
+  /// Adds up gradients of micro-batches and gives them divided, without an update.
+  std::vector<at::Tensor> gradients(const std::vector<Ids>& batches) {
+    for (const auto& ids : batches) add(ids);
+    for (size_t i = 0; i < batches.size(); ++i) pass(i == 0, false);
+    const double divisor = config.loss_norm == "global" ? sum(LossBuffer::kTokens) : 1;
+    std::vector<at::Tensor> result;
+    for (const auto& gradient : optimizer.gradients()) result.push_back(gradient / divisor);
+    return result;
+  }
+  double sum(LossBuffer::Column column) const { return buffer.column(column).item<double>(); }
+  bool feed_is_gpu() const { return buffer.row().is_cuda(); }
+};
+
+}  // namespace tightloop::testing
