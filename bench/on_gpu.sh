@@ -52,9 +52,9 @@ steps() {
 naive() { for w in $works; do row "naive $w" "$(step "configs/$w.yaml" --synthetic --naive --steps 5 | brief)"; done; }
 
 graphs() {
-  row "graphs off / on, minimind-64m B1 T256" "$(step configs/minimind-64m.yaml --synthetic --steps 20 --train.micro_batch 1 --data.seq_len 256 --against '--train.graph off' | brief)"
-  row "graphs off / on, minimind-64m B32 T768" "$(step configs/minimind-64m.yaml --synthetic --steps 5 --against '--train.graph off' | brief)"
-  row "interval 1 / 10, minimind-64m B1 T256" "$(step configs/minimind-64m.yaml --synthetic --steps 20 --train.micro_batch 1 --data.seq_len 256 --against '--train.loss_extract_interval 1' | brief)"
+  row "graphs off / on, minimind-64m B1 T256" "$(step configs/minimind-64m.yaml --synthetic --steps 20 --train.micro_batch 1 --data.seq_len 256 --against train.graph=off | brief)"
+  row "graphs off / on, minimind-64m B32 T768" "$(step configs/minimind-64m.yaml --synthetic --steps 5 --against train.graph=off | brief)"
+  row "interval 1 / 10, minimind-64m B1 T256" "$(step configs/minimind-64m.yaml --synthetic --steps 20 --train.micro_batch 1 --data.seq_len 256 --against train.loss_extract_interval=1 | brief)"
 }
 
 memory() {
@@ -75,9 +75,9 @@ data() {
 }
 
 costs() {
-  local off='--log.reduced_logging true --log.log_dataset_metrics false --log.memory_steps 0 --train.logging_steps 1000000'
+  local off='log.reduced_logging=true log.log_dataset_metrics=false log.memory_steps=0 train.logging_steps=1000000'
   for w in gpt2-124m minimind-64m; do
-    row "accounting off / on, $w" "$(step "configs/$w.yaml" --synthetic --steps 5 --against '--train.time_parts false' | brief)"
+    row "accounting off / on, $w" "$(step "configs/$w.yaml" --synthetic --steps 5 --against train.time_parts=false | brief)"
     row "logging off / on, $w" "$(step "configs/$w.yaml" --synthetic --steps 10 --against "$off" | brief)"
   done
 }
@@ -104,7 +104,7 @@ stages() {
       row "$name" "exit $?, losses $(grep -oE '"training/loss":[0-9.]+' "$work/runs/$name/metrics.jsonl" | cut -d: -f2 | sha1sum | cut -c1-8) $(grep -oE '"training/loss":[0-9.]+' "$work/runs/$name/metrics.jsonl" | cut -d: -f2 | sed -n '1p;$p' | paste -sd' '), $((SECONDS - started)) s"
     done
   done
-  row "checkpointing all / none, nanochat-d4" "$(step configs/nanochat-d4-base.yaml --synthetic --model.vocab_size 1024 --steps 10 --against '--model.gradient_checkpointing all' | brief)"
+  row "checkpointing all / none, nanochat-d4" "$(step configs/nanochat-d4-base.yaml --synthetic --model.vocab_size 1024 --steps 10 --against model.gradient_checkpointing=all | brief)"
 }
 
 shakespeare() {

@@ -144,7 +144,7 @@ void compare(Trainer& trainer, const Options& options, Recipe recipe, const fs::
   constexpr int kPairs = 21;
   std::vector<std::string> words;
   std::istringstream split(options.against);
-  for (std::string word; split >> word;) words.push_back(word);
+  for (std::string word; split >> word;) words.push_back("--" + word);
   Config config = recipe.bind();
   config.apply(words);
   if (options.synthetic) recipe.data.source = "random";
@@ -202,7 +202,7 @@ void add_bench_step(CLI::App& bench, const Settings& settings) {
   verb->add_flag("--naive", options->naive, "The loop that one writes first, for comparison");
   verb->add_option("--profile", options->profile, "Also write a Chrome trace of a few steps to this file");
   verb->add_option("--against", options->against,
-                   "Compare with the same recipe under other settings, by turns: \"--train.graph off\"");
+                   "Compare with the same recipe under other settings, by turns: \"train.graph=off\"");
   verb->add_flag("--json", options->json, "For programs");
   verb->footer(
       "Examples:\n"

@@ -1,6 +1,7 @@
 // Device services over CUDA, behind core's Device interface. Loading the library registers them.
 
 #include <ATen/Context.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -54,6 +55,16 @@ class Scratch {
   void* data_ = nullptr;
 };
 
+/// A broken capture leaves torch's generator of random numbers waiting for its end: gives it a state of its
+/// own with the same seed and place.
+void renew_generator() {
+  at::Generator current = at::cuda::detail::getDefaultCUDAGenerator();
+  at::Generator fresh = at::cuda::detail::createCUDAGenerator();
+  fresh.set_current_seed(current.current_seed());
+  fresh.set_offset(current.get_offset());
+  current.graphsafe_set_state(fresh);
+}
+
 class CudaGraph : public Graph {
  public:
   CudaGraph(const std::function<void()>& work, at::cuda::MempoolId_t pool) {
@@ -66,6 +77,7 @@ class CudaGraph : public Graph {
       } catch (...) {  // the capture was broken by what `work` threw about
       }
       cudaGetLastError();
+      renew_generator();
       throw;
     }
     graph_.capture_end();
@@ -156,6 +168,7 @@ class CudaDevice : public Device {
   std::unique_ptr<Graph> capture(const std::function<void()>& work) override {
     c10::cuda::CUDAGuard guard(index());
     synchronize();  // a capture cannot wait for what runs on other streams
+    empty_cache();  // graphs have memory of their own, and what ran before will not need its any more
     const c10::cuda::CUDAStreamGuard aside(c10::cuda::getStreamFromPool(false, index()));
     if (pool_ == at::cuda::MempoolId_t{0, 0}) pool_ = at::cuda::graph_pool_handle();
     return std::make_unique<CudaGraph>(work, pool_);

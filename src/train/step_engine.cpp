@@ -61,13 +61,14 @@ void StepEngine::lap(LossBuffer::Column part) {
 const Staged& StepEngine::pass(Feed& feed, bool first, bool last, bool metrics) {
   const Staged& staged = feed.next();
   {
-    const SyncsForbidden strict(device_, options_.forbid_syncs);
+    const Kind kind{staged.packing, first, last, metrics};
+    Known& known = known_[kind];
+    // The first time around, tables are made and libraries start.
+    const SyncsForbidden strict(device_, options_.forbid_syncs && known.warm);
     lap(LossBuffer::kIdle);
     at::Tensor& place = places_[staged.packing];
     feed.deliver(place);
     lap(LossBuffer::kData);
-    const Kind kind{staged.packing, first, last, metrics};
-    Known& known = known_[kind];
     if (options_.graphs && !known.graph && known.warm) try_capture(kind, place, known);
     if (known.graph) {
       known.graph->replay();

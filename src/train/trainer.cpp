@@ -292,7 +292,6 @@ StepTimes Trainer::time_steps(int64_t steps) {
   }
   device_.synchronize();
   times.steps.clear();
-  device_.reset_peak_memory();
   const Syncs before = engine_->syncs();
   engine_->restart_clock();
   const double waited = task_->waited(), host = host_seconds_, copies = timed_feed_->copy_seconds();

@@ -39,7 +39,8 @@ struct StepTimes {
   double waited = 0;            // of these, for data
   double host = 0;              // that the host took to start them
   double copies = 0;            // of the device, beside its other work
-  int64_t tokens = 0, peak_memory = 0;
+  int64_t tokens = 0;
+  int64_t peak_memory = 0;  // since the trainer was made: captured steps allocate only once
   Syncs syncs;  // within the steps
   GraphCounts graphs;
 };
