@@ -34,12 +34,12 @@ using torch::autograd::variable_list;
 // computed again.
 TORCH_LIBRARY_FRAGMENT(tightloop, m) {
   m.def(
-      "cross_entropy(Tensor logits, Tensor targets, Tensor(a!)? gradient, Tensor(b!)? correct, "
-      "Tensor? scale, float softcap, float label_smoothing, float z_loss) -> Tensor");
+      "cross_entropy(Tensor logits, Tensor targets, Tensor(a!) losses, Tensor(b!)? gradient, "
+      "Tensor(c!)? correct, Tensor? scale, float softcap, float label_smoothing, float z_loss) -> ()");
 }
 
-using Rows = Tensor(const Tensor&, const Tensor&, const std::optional<Tensor>&, const std::optional<Tensor>&,
-                    const std::optional<Tensor>&, double, double, double);
+using Rows = void(const Tensor&, const Tensor&, const Tensor&, const std::optional<Tensor>&,
+                  const std::optional<Tensor>&, const std::optional<Tensor>&, double, double, double);
 
 /// To about 2 units in the last place. Near 0 by the Taylor series, where 1 - e^-2x would cancel.
 cpu::Vec tanh(cpu::Vec x) {
@@ -125,10 +125,10 @@ bool is_largest(const T* logits, int64_t target, int64_t V) {
   return !beaten;
 }
 
-Tensor cross_entropy_cpu(const Tensor& logits_in, const Tensor& targets_in,
-                         const std::optional<Tensor>& gradient, const std::optional<Tensor>& correct,
-                         const std::optional<Tensor>& scale, double softcap, double label_smoothing,
-                         double z_loss) {
+void cross_entropy_cpu(const Tensor& logits_in, const Tensor& targets_in, const Tensor& losses,
+                       const std::optional<Tensor>& gradient, const std::optional<Tensor>& correct,
+                       const std::optional<Tensor>& scale, double softcap, double label_smoothing,
+                       double z_loss) {
   const RowOptions options{.softcap = static_cast<float>(softcap),
                            .label_smoothing = static_cast<float>(label_smoothing),
                            .z_loss = static_cast<float>(z_loss),
@@ -138,7 +138,6 @@ Tensor cross_entropy_cpu(const Tensor& logits_in, const Tensor& targets_in,
   TORCH_CHECK(!gradient || gradient->is_contiguous(), "cross_entropy: the gradient must be contiguous");
   const int64_t* wanted = targets.const_data_ptr<int64_t>();
   bool* right = correct ? correct->mutable_data_ptr<bool>() : nullptr;
-  Tensor losses = at::empty({N}, at::kFloat);
   float* loss = losses.mutable_data_ptr<float>();
   cpu::with_dtype(logits.scalar_type(), [&]<class T>(T) {
     const T* from = logits.const_data_ptr<T>();
@@ -161,40 +160,9 @@ Tensor cross_entropy_cpu(const Tensor& logits_in, const Tensor& targets_in,
       }
     });
   });
-  return losses;
 }
 
 TORCH_LIBRARY_IMPL(tightloop, CPU, m) { m.impl("cross_entropy", cross_entropy_cpu); }
-
-// In ordinary ATen, in place as far as it goes: at most two wide tensors of the logits' shape are held.
-Tensor rows_by_aten(const Tensor& logits, const Tensor& targets, const std::optional<Tensor>& gradient,
-                    const LossOptions& options) {
-  const double cap = options.softcap, smoothing = options.label_smoothing;
-  Tensor z = logits.to(compute_dtype(logits), /*non_blocking=*/false, /*copy=*/true);
-  if (cap > 0) z.div_(cap).tanh_().mul_(cap);
-  const Tensor ignored = targets == kIgnoreIndex;
-  const Tensor target = targets.masked_fill(ignored, 0).unsqueeze(1);
-  const Tensor all = at::logsumexp(z, {1}, /*keepdim=*/true);
-  Tensor losses = all - z.gather(1, target) * (1 - smoothing);
-  if (smoothing > 0) losses -= z.mean(1, /*keepdim=*/true) * smoothing;
-  if (options.z_loss > 0) losses += at::square(all) * options.z_loss;
-  losses = losses.squeeze(1).masked_fill_(ignored, 0);
-  if (!gradient) return losses;
-
-  const Tensor slope = cap > 0 ? at::square(z).mul_(-1 / (cap * cap)).add_(1) : Tensor();
-  z.sub_(all).exp_();
-  if (options.z_loss > 0) z.mul_(all * (2 * options.z_loss) + 1);
-  if (smoothing > 0) z.sub_(smoothing / static_cast<double>(z.size(1)));
-  z.scatter_add_(1, target, at::zeros_like(all).sub_(1 - smoothing));
-  if (slope.defined()) z.mul_(slope);
-  if (options.scale.defined()) z.mul_(options.scale);
-  gradient->copy_(z.masked_fill_(ignored.unsqueeze(1), 0));
-  return losses;
-}
-
-bool kernel_takes(const Tensor& logits) { return has_kernel(logits) && logits.is_cpu(); }
-
-Tensor correct_by_aten(const Tensor& logits, const Tensor& targets) { return logits.argmax(1) == targets; }
 
 // The gradients are there already: backward hands them out.
 struct WithGradients : torch::autograd::Function<WithGradients> {
@@ -224,6 +192,11 @@ void check(const Tensor& logits, const Tensor& targets, const LossOptions& optio
               "cross_entropy: the scale must be an fp32 scalar on the logits' device");
 }
 
+// A result that a saved tensor, a view or a base shares its memory with has more than one owner.
+bool nobody_else_holds(const Tensor& x) {
+  return x.use_count() == 1 && x.storage().use_count() == 1 && !x.is_leaf() && x.is_contiguous();
+}
+
 Tensor sum_of(const Tensor& losses) {
   if (!losses.is_cpu()) return losses.sum();
   const Tensor wide = losses.to(at::kDouble).contiguous();
@@ -235,17 +208,14 @@ Tensor sum_of(const Tensor& losses) {
 
 }  // namespace
 
-Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets, const std::optional<Tensor>& gradient,
-                          const LossOptions& options, const std::optional<Tensor>& correct) {
+void cross_entropy_rows(const Tensor& logits, const Tensor& targets, const LossRows& to,
+                        const LossOptions& options) {
   check(logits, targets, options);
-  if (!kernel_takes(logits)) {
-    if (correct) Tensor(*correct).copy_(correct_by_aten(logits, targets));
-    return rows_by_aten(logits, targets, gradient, options);
-  }
   static const auto kernel = find_operator<Rows>("tightloop::cross_entropy");
-  const auto scale = options.scale.defined() ? std::optional(options.scale) : std::nullopt;
-  return kernel.call(logits, targets, gradient, correct, scale, options.softcap, options.label_smoothing,
-                     options.z_loss);
+  const auto given = [](const Tensor& x) { return x.defined() ? std::optional(x) : std::nullopt; };
+  at::AutoDispatchBelowADInplaceOrView below;
+  kernel.call(logits, targets, to.losses, given(to.gradient), given(to.correct), given(options.scale),
+              options.softcap, options.label_smoothing, options.z_loss);
 }
 
 LossSum finish_loss(const ComputedLoss& computed, const Tensor& targets, const LossOptions& options,
@@ -257,20 +227,16 @@ LossSum finish_loss(const ComputedLoss& computed, const Tensor& targets, const L
           (targets != kIgnoreIndex).sum(), computed.losses, computed.correct};
 }
 
-LossSum cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options) {
+LossSum cross_entropy(Tensor logits, const Tensor& targets, const LossOptions& options) {
   check(logits, targets, options);
-  if (!kernel_takes(logits)) return cross_entropy_plain(logits, targets, options);
-  ComputedLoss computed;
-  {
-    at::AutoDispatchBelowADInplaceOrView below;
-    std::optional<Tensor> gradient, correct;
-    if (logits.requires_grad() && c10::GradMode::is_enabled())
-      computed.d_input = *(gradient = at::empty_like(logits, at::MemoryFormat::Contiguous));
-    if (options.correct)
-      computed.correct = *(correct = at::empty(targets.sizes(), targets.options().dtype(at::kBool)));
-    computed.losses = cross_entropy_rows(logits, targets, gradient, options, correct);
-  }
-  return finish_loss(computed, targets, options, logits);
+  if (!has_kernel(logits)) return cross_entropy_plain(logits, targets, options);
+  LossRows rows{at::empty(targets.sizes(), targets.options().dtype(at::kFloat))};
+  if (logits.requires_grad() && c10::GradMode::is_enabled())
+    rows.gradient = nobody_else_holds(logits) ? logits.tensor_data()
+                                              : at::empty_like(logits, at::MemoryFormat::Contiguous);
+  if (options.correct) rows.correct = at::empty(targets.sizes(), targets.options().dtype(at::kBool));
+  cross_entropy_rows(logits, targets, rows, options);
+  return finish_loss({rows.losses, rows.correct, rows.gradient}, targets, options, logits);
 }
 
 LossSum cross_entropy_plain(const Tensor& logits, const Tensor& targets, const LossOptions& options) {
@@ -287,7 +253,7 @@ LossSum cross_entropy_plain(const Tensor& logits, const Tensor& targets, const L
   }
   const Tensor sum = losses.sum();
   return {options.scale.defined() ? sum * options.scale : sum, sum.detach(), counted.sum(), losses.detach(),
-          options.correct ? correct_by_aten(logits.detach(), targets) : Tensor()};
+          options.correct ? (logits.detach().argmax(1) == targets) : Tensor()};
 }
 
 }  // namespace tightloop::ops

@@ -31,24 +31,30 @@ struct LossSum {
 };
 
 /// -log softmax(logits)[target], summed over rows; logits (N, V), targets int64 (N), rows with kIgnoreIndex
-/// left out. Targets outside [0, V) are an error on the CPU. Computed in fp32 whatever the logits' dtype;
-/// all results stay on the logits' device (no sync).
-LossSum cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const LossOptions& options = {});
+/// left out. A target outside [0, V) is an error on the CPU and NaN on a GPU. Computed in fp32 whatever the
+/// logits' dtype; all results stay on the logits' device (no sync). Logits that nobody else holds, a
+/// temporary or moved here, are overwritten by their gradient; others are left as they are.
+LossSum cross_entropy(at::Tensor logits, const at::Tensor& targets, const LossOptions& options = {});
 
 /// The same in ordinary ATen; any gradient may flow into its objective.
 LossSum cross_entropy_plain(const at::Tensor& logits, const at::Tensor& targets,
                             const LossOptions& options = {});
 
-/// The losses alone, outside of autograd. Where `gradient` is given, that of their sum times the scale is
-/// written there; it may be `logits` itself. `correct`: bool (N), written where given.
-at::Tensor cross_entropy_rows(const at::Tensor& logits, const at::Tensor& targets,
-                              const std::optional<at::Tensor>& gradient, const LossOptions& options,
-                              const std::optional<at::Tensor>& correct = {});
+/// Where a kernel writes to.
+struct LossRows {
+  at::Tensor losses;      // (N) fp32
+  at::Tensor gradient{};  // as the logits, where wanted: of the sum times the scale; may be the logits
+  at::Tensor correct{};   // (N) bool, where wanted
+};
+
+/// The kernel alone, outside of autograd: for logits that ops::has_kernel.
+void cross_entropy_rows(const at::Tensor& logits, const at::Tensor& targets, const LossRows& to,
+                        const LossOptions& options);
 
 /// What a head has computed, outside of autograd: gradients are those of sum * scale, undefined where not
 /// wanted.
 struct ComputedLoss {
-  at::Tensor losses, correct, d_input, d_weight;
+  at::Tensor losses, correct{}, d_input{}, d_weight{};
 };
 
 /// Adds the losses up (on the CPU in row order and fp64, so that threads do not change the sum) and ties the

@@ -11,8 +11,8 @@ namespace tightloop::ops {
 /// The cross entropy of logits = hidden weight^T without ever holding them whole: logits, loss and gradients
 /// are made for some rows at a time, in the forward pass. hidden (N, D), weight (V, D) of one dtype, targets
 /// as for cross_entropy. Products are in that dtype, the loss in fp32, and the weight's gradient is added up
-/// in fp32 over the chunks. Never holds more than an eighth of the logits' bytes besides its results, given
-/// some 50 rows or more.
+/// in fp32 over the chunks. Holds one chunk of logits besides its results: an eighth of them at most on the
+/// CPU, given some 50 rows or more, and 4,096 rows on a GPU. What no kernel takes goes by whole logits.
 LossSum fused_head(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
                    const LossOptions& options = {});
 

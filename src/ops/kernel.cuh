@@ -51,22 +51,33 @@ __device__ inline void store(T* to, const float (&values)[kCount]) {
   *reinterpret_cast<Pack<T, kCount>*>(to) = pack;
 }
 
-/// The sum over the kThreads threads of a row, given to each of them, in a fixed order. kThreads is 32 (a
-/// warp) or the whole block, whose threads must then all call it; `warps` is shared memory for kThreads / 32
-/// floats.
-template <int kThreads>
-__device__ inline float row_sum(float value, float* warps) {
+/// One value of the kThreads threads of a row, joined by `join` in a fixed order and given to each of them.
+/// kThreads is 32 (a warp) or the whole block, whose threads must then all call it; `warps` is shared memory
+/// for kThreads / 32 floats.
+template <int kThreads, class Join>
+__device__ inline float row_join(float value, float* warps, Join join) {
 #pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xffffffffu, value, distance);
+  for (int distance = 16; distance > 0; distance /= 2)
+    value = join(value, __shfl_xor_sync(0xffffffffu, value, distance));
   if constexpr (kThreads > 32) {
     if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
     __syncthreads();
-    value = 0;
+    value = warps[0];
 #pragma unroll
-    for (int warp = 0; warp < kThreads / 32; ++warp) value += warps[warp];
+    for (int warp = 1; warp < kThreads / 32; ++warp) value = join(value, warps[warp]);
     __syncthreads();  // before the next call writes
   }
   return value;
+}
+
+template <int kThreads>
+__device__ inline float row_sum(float value, float* warps) {
+  return row_join<kThreads>(value, warps, [](float a, float b) { return a + b; });
+}
+
+template <int kThreads>
+__device__ inline float row_max(float value, float* warps) {
+  return row_join<kThreads>(value, warps, [](float a, float b) { return fmaxf(a, b); });
 }
 
 /// Elements of T in 16 bytes.

@@ -4,7 +4,9 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/tanh.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
@@ -84,19 +86,91 @@ TEST_P(CrossEntropyOn, AgreesWithEveryOption) {
       }
 }
 
-TEST_P(CrossEntropyOn, GivesTheLossesOfTheRows) {
+// Rows that a GPU keeps in shared memory with others beside them, alone, and only in part; short ones; all at
+// every offset from a 16-byte boundary.
+TEST_P(CrossEntropyOn, AgreesOnLongRows) {
+  const bool gpu = device.is_cuda();
+  for (const int64_t V : {8191, 8193, 50257, gpu ? 70001 : 9001, gpu ? 151937 : 9002})
+    for (const auto dtype : {at::kFloat, at::kBFloat16})
+      for (const bool every : {false, true}) {
+        SCOPED_TRACE(::testing::Message() << V << ' ' << dtype << ' ' << device << " options " << every);
+        ops::LossOptions options;
+        if (every) options = {.softcap = 30, .label_smoothing = 0.1, .z_loss = 1e-4};
+        const int64_t N = gpu ? 9 : 2;
+        const Tensor logits = random_tensor({N, V}, dtype, 1, 4.0).to(device);
+        expect_agreement(logits, random_targets(N, V, 2).to(device), 2 * tolerance(dtype), options);
+      }
+}
+
+TEST_P(CrossEntropyOn, WritesTheGradientWhereItIsTold) {
   ops::LossOptions options{.softcap = 5, .label_smoothing = 0.1, .z_loss = 1e-2};
-  Tensor logits = random_tensor({40, 33}, at::kFloat, 1, 4.0).to(device);
-  const Tensor targets = random_targets(40, 33, 2).to(device);
-  options.scale = at::scalar_tensor(3.0f, logits.options());
-  const auto plain = ops::cross_entropy_plain(logits, targets, options);
-  EXPECT_EQ(plain.losses[3].item<float>(), 0.0f) << "ignored";
-  Tensor gradient = logits.clone();  // in place
-  EXPECT_LT(relative_error(ops::cross_entropy_rows(gradient, targets, gradient, options), plain.losses),
-            1e-6);
-  logits.requires_grad_();
-  const auto objective = ops::cross_entropy_plain(logits, targets, options).objective;
-  EXPECT_LT(relative_error(gradient, torch::autograd::grad({objective}, {logits})[0]), 2e-6);
+  options.scale = at::scalar_tensor(3.0f, at::TensorOptions(device));
+  for (const int64_t V : {33, 9001}) {
+    const Tensor logits = random_tensor({40, V}, at::kFloat, 1, 4.0).to(device);
+    const Tensor targets = random_targets(40, V, 2).to(device);
+    Tensor leaf = logits.clone().requires_grad_();
+    const auto plain = ops::cross_entropy_plain(leaf, targets, options);
+    const Tensor wanted = torch::autograd::grad({plain.objective}, {leaf})[0];
+    EXPECT_EQ(plain.losses[3].item<float>(), 0.0f) << "ignored";
+    const auto expect_written = [&](const Tensor& from, const Tensor& to, const char* what) {
+      const ops::LossRows rows{at::empty({40}, logits.options()), to};
+      ops::cross_entropy_rows(from, targets, rows, options);
+      EXPECT_LT(relative_error(rows.losses, plain.losses), 2e-6) << what;
+      EXPECT_LT(relative_error(to, wanted), 4e-6) << what;
+      EXPECT_EQ(to[3].abs().max().item<float>(), 0.0f) << what;
+    };
+    const Tensor same = logits.clone();
+    expect_written(same, same, "in place");
+    // An element past a 16-byte boundary where the logits are on one.
+    expect_written(logits, at::empty({40 * V + 1}, logits.options()).narrow(0, 1, 40 * V).view({40, V}),
+                   "not aligned alike");
+    if (!device.is_cuda()) continue;
+    const Tensor wide = at::full({40, V + 7}, 7.0f, logits.options()), inside = wide.narrow(1, 3, V);
+    inside.copy_(logits);
+    expect_written(inside, inside, "rows of a wider matrix");
+    EXPECT_TRUE((wide.narrow(1, 0, 3) == 7).all().item<bool>() &&
+                (wide.narrow(1, 3 + V, 4) == 7).all().item<bool>());
+  }
+}
+
+TEST_P(CrossEntropyOn, TakesTheMemoryOfLogitsThatNobodyHolds) {
+  const Tensor hidden = random_tensor({30, 8}, at::kFloat, 1).to(device);
+  const Tensor targets = random_targets(30, 50, 2).to(device);
+  const auto gradient = [&](auto loss_of) {
+    Tensor weight = random_tensor({50, 8}, at::kFloat, 3).to(device).requires_grad_();
+    loss_of(weight).objective.backward();
+    return weight.grad();
+  };
+  const Tensor wanted =
+      gradient([&](const Tensor& w) { return ops::cross_entropy_plain(at::linear(hidden, w), targets); });
+  const void* at = nullptr;
+  const Tensor taken = gradient([&](const Tensor& w) {
+    Tensor logits = at::linear(hidden, w);
+    at = logits.const_data_ptr();
+    const auto loss = ops::cross_entropy(std::move(logits), targets);
+    EXPECT_NE(at::empty({30, 50}, hidden.options()).const_data_ptr(), at) << "still in use: by the gradient";
+    return loss;
+  });
+  EXPECT_LT(relative_error(taken, wanted), 4e-6);
+  // Held by the caller; by an operator that needs its result for backward; by a view.
+  const Tensor held = gradient([&](const Tensor& w) {
+    const Tensor logits = at::linear(hidden, w), before = logits.detach().clone();
+    const auto loss = ops::cross_entropy(logits, targets);
+    EXPECT_TRUE(at::equal(logits, before));
+    return loss;
+  });
+  EXPECT_LT(relative_error(held, wanted), 4e-6);
+  const auto squashed = [&](auto function) {
+    return gradient([&](const Tensor& w) { return function(at::tanh(at::linear(hidden, w)), targets, {}); });
+  };
+  EXPECT_LT(relative_error(squashed(ops::cross_entropy), squashed(ops::cross_entropy_plain)), 4e-6);
+  const Tensor viewed = gradient([&](const Tensor& w) {
+    const Tensor base = at::linear(hidden, w).view({3, 10, 50}), before = base.detach().clone();
+    const auto loss = ops::cross_entropy(base.view({30, 50}), targets);
+    EXPECT_TRUE(at::equal(base, before));
+    return loss;
+  });
+  EXPECT_LT(relative_error(viewed, wanted), 4e-6);
 }
 
 TEST_P(CrossEntropyOn, TellsWhereTheTargetIsLargest) {
@@ -125,6 +199,31 @@ TEST_P(CrossEntropyOn, CountsTheTargetsThatCount) {
   const auto none = ops::cross_entropy(logits, at::full({10}, ops::kIgnoreIndex, at::kLong).to(device));
   EXPECT_EQ(none.sum.item<float>(), 0.0f);
   EXPECT_EQ(none.count.item<int64_t>(), 0);
+}
+
+TEST_P(CrossEntropyOn, GivesTheSameBitsAgain) {
+  const Tensor targets = random_targets(50, 9001, 2).to(device);
+  Tensor logits = random_tensor({50, 9001}, at::kBFloat16, 1, 4.0).to(device).requires_grad_();
+  const auto run = [&] {
+    const auto loss = ops::cross_entropy(logits, targets, {.label_smoothing = 0.1, .z_loss = 1e-3});
+    return std::tuple{loss.sum, loss.losses, torch::autograd::grad({loss.objective}, {logits})[0]};
+  };
+  const auto [sum, losses, gradient] = run();
+  for (int again = 0; again < 3; ++again) {
+    const auto [sum2, losses2, gradient2] = run();
+    EXPECT_TRUE(at::equal(sum, sum2) && at::equal(losses, losses2) && at::equal(gradient, gradient2));
+  }
+}
+
+TEST_P(CrossEntropyOn, ShowsTargetsOutsideTheVocabulary) {
+  if (!device.is_cuda()) GTEST_SKIP() << "an error on the CPU";
+  const Tensor logits = random_tensor({3, 40}, at::kFloat, 1).to(device);
+  const Tensor targets = at::tensor(std::vector<int64_t>{5, 40, -1}).to(device);
+  Tensor leaf = logits.clone().requires_grad_();
+  const auto loss = ops::cross_entropy(leaf, targets, {.correct = true});
+  EXPECT_FALSE(loss.losses.isnan()[0].item<bool>());
+  EXPECT_TRUE(loss.losses.isnan()[1].item<bool>() && loss.losses.isnan()[2].item<bool>());
+  EXPECT_TRUE(loss.sum.isnan().item<bool>());
 }
 
 TEST(CrossEntropy, RefusesToBeScaledOutside) {
