@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes src/tokenizer/unicode_tables.cpp and src/tokenizer/nfc_tables.cpp.
+"""Writes src/tokenizer/unicode_tables.cpp, nfc_tables.cpp and lower_case_tables.cpp.
 
 The classes are asked from the regex engine of Hugging Face tokenizers, code point by code point, and checked against
 tiktoken's, because equal ids are the point: the pinned versions of both (tools/versions) know Unicode 16.0.
 The NFC of Hugging Face tokenizers is that of Unicode 9.0, so marks and compositions that came later are left out.
+Lower case is Python's own (sacreBLEU's): Unicode 14.0 in Python 3.11.
 
 usage: .deps/python/bin/python tools/make_unicode_tables.py
 """
@@ -131,6 +132,37 @@ def write_nfc():
     )
 
 
+def write_lower_case():
+    rows = []  # [first, last, stride, what is added]
+    for c in POINTS:
+        low = chr(c).lower()
+        if low == chr(c) or len(low) > 1:
+            continue
+        added = ord(low) - c
+        last = rows[-1] if rows else [0, -9, 1, 0]
+        step = c - last[1]
+        if added == last[3] and (step == last[2] or (last[0] == last[1] and step <= 2)):
+            last[1], last[2] = c, step
+        else:
+            rows.append([c, c, 1, added])
+    longer = [c for c in POINTS if len(chr(c).lower()) > 1]
+    assert longer == [0x130], "lower_case.cpp knows U+0130 alone"
+    # What decides how a capital sigma is lowered: 1 for cased letters, 2 for what is looked past.
+    final = lambda text: (text + "\u03a3").lower().endswith("\u03c2")
+    kinds = {c: 1 if final(chr(c)) else 2 for c in POINTS if final("A" + chr(c))}
+    words = [f"0x{first * 4 + kind:x}" for first, kind in ranges(kinds)]
+    write(
+        "lower_case_tables.cpp",
+        '#include "tokenizer/lower_case.h"\n\nnamespace tightloop {\n\n'
+        f"// Unicode {unicodedata.unidata_version}. {{first, last, stride, what is added}}.\n"
+        + table("LowerCaseRange", "kLowerCaseRanges", [f"{{0x{a:x},0x{b:x},{s},{d}}}" for a, b, s, d in rows])
+        + "// Each word is 4 * the first code point of a range + its kind: 1 cased, 2 looked past, 0 others.\n"
+        + table("uint32_t", "kCasedRanges", words)
+        + "}  // namespace tightloop\n",
+    )
+
+
 if __name__ == "__main__":
     write_classes()
     write_nfc()
+    write_lower_case()

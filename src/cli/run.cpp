@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/terminal.h"
+#include "core/version.h"
 #include "train/recipe.h"
 
 namespace tightloop::cli {
@@ -66,13 +67,14 @@ int parse_and_run(int argc, char** argv) {
   CLI::App app{kAbout, "tightloop"};
   app.footer(kExamples);
   app.require_subcommand(1);
-  app.set_version_flag("--version", "tightloop 0.1.0");
+  app.set_version_flag("--version", std::string("tightloop ") + kVersion);
   app.get_formatter()->column_width(16);
   add_train(app, settings);
   add_eval(app, settings);
   add_generate(app);
   add_chat(app, settings);
   add_inspect(app, settings);
+  add_bleu(app);
   add_export(app);
   add_data(app, settings);
   add_prepare(app, settings);

@@ -31,6 +31,7 @@ void add_model(CLI::App& app, const Settings& settings);
 void add_chat(CLI::App& app, const Settings& settings);
 void add_inspect(CLI::App& app, const Settings& settings);
 void add_export(CLI::App& app);
+void add_bleu(CLI::App& app);
 void add_bench(CLI::App& app, const Settings& settings);
 void add_bench_step(CLI::App& bench, const Settings& settings);
 void add_bench_update(CLI::App& bench, const Settings& settings);

@@ -70,6 +70,26 @@ LineReader::Status LineReader::next() {
   }
 }
 
+std::vector<std::string> read_lines(const fs::path& path) {
+  constexpr uint64_t kLongest = uint64_t{1} << 30;
+  std::vector<std::string> lines;
+  LineReader reader(path, kLongest);
+  for (;;) {
+    switch (reader.next()) {
+      case LineReader::Status::kLine:
+        lines.emplace_back(reader.line());
+        break;
+      case LineReader::Status::kEnd:
+        return lines;
+      case LineReader::Status::kTooLong:
+        throw data_error("line {} of '{}' is longer than 1 GiB.", reader.number(), path.string());
+      case LineReader::Status::kBroken:
+        throw data_error("'{}' cannot be read from line {} on: {}", path.string(), reader.number(),
+                         reader.line());
+    }
+  }
+}
+
 LineRecords::LineRecords(std::vector<fs::path> paths, uint64_t max_bytes)
     : paths_(std::move(paths)), max_bytes_(max_bytes) {
   for (const fs::path& path : paths_) names_.push_back(path.string());

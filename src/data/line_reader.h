@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "data/byte_stream.h"
 #include "data/record.h"
@@ -37,6 +38,9 @@ class LineReader {
   uint64_t number_ = 0, byte_ = 0, next_byte_ = 0;
   bool at_end_ = false;
 };
+
+/// All lines of a file. A data error names the line where the file cannot be read on.
+std::vector<std::string> read_lines(const fs::path& path);
 
 /// Records that are lines of files, such as JSONL. Empty lines are no records.
 class LineRecords : public RecordReader {

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tightloop {
+
+/// How a sentence becomes the words that BLEU counts, each as sacreBLEU 2 defines it.
+enum class BleuTokens {
+  kNone,  // as they are, parted by spaces
+  k13a,   // mteval-v13a: punctuation on its own; the default
+  kZh,    // Chinese characters one by one, the rest as 13a has it
+  kChar,  // every character
+};
+
+/// none, 13a, zh or char; a usage error for others.
+BleuTokens bleu_tokens(const std::string& name);
+const char* to_string(BleuTokens tokens);
+
+/// The sentence with spaces where its words are parted.
+std::string tokenize_for_bleu(std::string_view sentence, BleuTokens tokens);
+
+/// The parts between white space, as Python's str.split() sees it.
+std::vector<std::string_view> split_words(std::string_view text);
+
+}  // namespace tightloop
