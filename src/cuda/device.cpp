@@ -67,9 +67,10 @@ void renew_generator() {
 
 class CudaGraph : public Graph {
  public:
-  CudaGraph(const std::function<void()>& work, at::cuda::MempoolId_t pool) {
-    graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+  CudaGraph(const std::function<void()>& work, std::shared_ptr<const at::cuda::MempoolId_t> pool)
+      : pool_(std::move(pool)) {
     try {
+      graph_.capture_begin(*pool_, cudaStreamCaptureModeThreadLocal);
       work();
     } catch (...) {
       try {
@@ -85,6 +86,7 @@ class CudaGraph : public Graph {
   void replay() override { graph_.replay(); }
 
  private:
+  std::shared_ptr<const at::cuda::MempoolId_t> pool_;
   at::cuda::CUDAGraph graph_;
 };
 
@@ -170,8 +172,9 @@ class CudaDevice : public Device {
     synchronize();  // a capture cannot wait for what runs on other streams
     empty_cache();  // graphs have memory of their own, and what ran before will not need its any more
     const c10::cuda::CUDAStreamGuard aside(c10::cuda::getStreamFromPool(false, index()));
-    if (pool_ == at::cuda::MempoolId_t{0, 0}) pool_ = at::cuda::graph_pool_handle();
-    return std::make_unique<CudaGraph>(work, pool_);
+    auto pool = pool_.lock();
+    if (!pool) pool_ = pool = std::make_shared<const at::cuda::MempoolId_t>(at::cuda::graph_pool_handle());
+    return std::make_unique<CudaGraph>(work, pool);
   }
 
   void forbid_syncs(bool on) override {
@@ -210,7 +213,7 @@ class CudaDevice : public Device {
 
   int index_;
   cudaDeviceProp properties_{};
-  at::cuda::MempoolId_t pool_{0, 0};
+  std::weak_ptr<const at::cuda::MempoolId_t> pool_;  // one that no graph uses any more is void
 };
 
 class CudaBackend : public DeviceBackend {

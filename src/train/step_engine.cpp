@@ -63,19 +63,21 @@ const Staged& StepEngine::pass(Feed& feed, bool first, bool last, bool metrics) 
   {
     const Kind kind{staged.packing, first, last, metrics};
     Known& known = known_[kind];
-    // The first time around, tables are made and libraries start.
-    const SyncsForbidden strict(device_, options_.forbid_syncs && known.warm);
+    // The first time around, tables are made and libraries start. Metrics add little to that, and running
+    // everything once more beside captured graphs would take twice the memory.
+    bool& warm = known_[{staged.packing, first, last, false}].warm;
+    const SyncsForbidden strict(device_, options_.forbid_syncs && warm);
     lap(LossBuffer::kIdle);
     at::Tensor& place = places_[staged.packing];
     feed.deliver(place);
     lap(LossBuffer::kData);
-    if (options_.graphs && !known.graph && known.warm) try_capture(kind, place, known);
+    if (options_.graphs && !known.graph && warm) try_capture(kind, place, known);
     if (known.graph) {
       known.graph->replay();
       ++counts_.replayed;
     } else {
       compute_or_retry(kind, place);
-      known.warm = true;
+      warm = true;
       ++counts_.eager;
     }
     if (last && processes_.world() > 1) {
@@ -166,8 +168,8 @@ void StepEngine::record(const BatchLoss& loss, const at::Tensor& numbers) {
     return values.view({loss.sources_B.size(0), -1}).sum(1, /*keepdim=*/false, at::kDouble);
   };
   const at::Tensor sums = at::stack({by_row(loss.losses), by_row(loss.counted), by_row(loss.correct)});
-  const at::Tensor own = (source_numbers_ == loss.sources_B).to(at::kDouble);  // (sources, rows)
-  buffer_.by_source().add_(sums.matmul(own.t()));
+  const at::Tensor own = source_numbers_ == loss.sources_B;  // (sources, rows)
+  buffer_.by_source().add_((sums.unsqueeze(1) * own).sum(2));
 }
 
 void StepEngine::update(const at::Tensor& numbers) {
