@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -46,6 +47,12 @@ class BoundedQueue {
     items_.pop_front();
     room_.notify_one();
     return item;
+  }
+
+  /// Waits for something to pop, or the end. False when neither has come in that time.
+  bool wait_for(std::chrono::milliseconds time) {
+    std::unique_lock lock(mutex_);
+    return some_.wait_for(lock, time, [&] { return closed_ || !items_.empty(); });
   }
 
   void close() {

@@ -7,19 +7,29 @@ namespace tightloop {
 void LogConfig::describe(Fields& fields) {
   fields
       .add("detail_steps", detail_steps,
-           "Steps between lines that also tell the gradient's norm, speed and memory")
-      .range(1, 1e9);
-  fields.add("log_dataset_metrics", log_dataset_metrics, "Tell losses and token accuracy of each source");
-  fields
-      .add("dataset_metrics_steps", dataset_metrics_steps, "Steps between those; the others do not make them")
-      .range(1, 1e9);
-  fields.add("reduced_logging", reduced_logging, "Loss, rate and epoch only");
-  fields.add("flush_steps", flush_steps, "Steps after which files are flushed").range(1, 1e9);
-  fields.add("memory_steps", memory_steps, "Steps between looks at the device's memory; 0: never")
+           "Steps between gradient norm, step time, MFU, tokens/s and data wait")
       .range(0, 1e9);
-  fields.add("flops_steps", flops_steps, "Steps between counts of FLOPs by a profiler, where one is on")
-      .range(1, 1e9);
-  fields.add("asynchronous", asynchronous, "Write by a thread of its own instead of the training loop's");
+  fields
+      .add("dataset_metrics_steps", dataset_metrics_steps, "Steps between accuracy and the losses by source")
+      .range(0, 1e9);
+  fields.add("memory_steps", memory_steps, "Steps between readings of the device's memory").range(0, 1e9);
+  fields.add("flops_steps", flops_steps, "Steps between counts of floating point operations").range(0, 1e9);
+  fields.add("flush_steps", flush_steps, "Steps after which metrics are on disk for sure; 0: only at the end")
+      .range(0, 1e9);
+  fields.add("reduced_logging", reduced_logging, "Only loss, learning rate, epoch and step");
+  fields.add("log_dataset_metrics", log_dataset_metrics, "Accuracy, and loss and accuracy by source");
+  fields.add("asynchronous", asynchronous, "Metrics are written by a thread of their own");
+}
+
+Due due(const LogConfig& config, int64_t before, int64_t step, bool last) {
+  const auto every = [&](int64_t steps) { return steps > 0 && (step / steps > before / steps || last); };
+  Due due;
+  if (config.reduced_logging) return due;
+  due.detail = every(config.detail_steps);
+  due.datasets = config.log_dataset_metrics && every(config.dataset_metrics_steps);
+  due.memory = every(config.memory_steps);
+  due.flops = every(config.flops_steps) || (config.flops_steps > 0 && before == 0);
+  return due;
 }
 
 }  // namespace tightloop

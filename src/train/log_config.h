@@ -6,17 +6,25 @@ namespace tightloop {
 
 class Fields;
 
-/// Section "log": what is written down, and how often. Steps are optimizer steps.
+/// Section "log": what is written about a run, and how often. Steps are optimizer steps; 0 means never.
 struct LogConfig {
-  int64_t detail_steps = 50, dataset_metrics_steps = 10, flush_steps = 200, memory_steps = 50,
-          flops_steps = 500;
+  int64_t detail_steps = 50, dataset_metrics_steps = 10, memory_steps = 50, flops_steps = 500;
+  int64_t flush_steps = 200;
   bool reduced_logging = false, log_dataset_metrics = true, asynchronous = true;
 
   void describe(Fields& fields);
-  /// Whether the sums by source and the correct tokens of this step are wanted.
-  bool dataset_metrics_due(int64_t step) const {
-    return log_dataset_metrics && !reduced_logging && step % dataset_metrics_steps == 0;
-  }
 };
+
+/// What is told besides loss, rate and epoch.
+struct Due {
+  bool detail = false;    // gradient norm, times
+  bool datasets = false;  // accuracy, and loss and accuracy by source
+  bool memory = false;
+  bool flops = false;  // to be counted anew by the profiler
+};
+
+/// The one place that decides it, for the steps after `before` up to `step`: a line that covers them, or one
+/// of them alone. `last`: the run's last line, in which everything is told once more.
+Due due(const LogConfig& config, int64_t before, int64_t step, bool last = false);
 
 }  // namespace tightloop

@@ -1,126 +1,151 @@
 #include "train/metrics.h"
 
-#include <fmt/format.h>
-
 #include <chrono>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <string>
+#include <exception>
 #include <thread>
-#include <variant>
 
-#include "core/error.h"
-#include "core/files.h"
 #include "core/log.h"
-#include "core/terminal.h"
 #include "core/threads.h"
 
 namespace tightloop {
 
 namespace {
 
-void drop_lines_after(const fs::path& file, int64_t step) {
-  if (!fs::exists(file)) return;
-  std::ifstream in(file);
-  std::string kept;
-  for (std::string line; std::getline(in, line);) {
-    const auto parsed = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!parsed.is_object() || parsed.value("global_step", int64_t{0}) > step) continue;
-    kept += line + "\n";
-  }
-  write_file_whole(file, kept);
-}
+constexpr std::chrono::seconds kIdle{1};
 
-nlohmann::json line_of(const IntervalReport& report) {
-  nlohmann::json line{{"global_step", report.step},
-                      {"training/loss", report.loss},
-                      {"training/lr", report.lr},
-                      {"training/grad_norm", report.grad_norm},
-                      {"perf/step_time", report.step_seconds},
-                      {"perf/tokens_per_second", report.tokens_per_second},
-                      {"perf/data_wait", report.data_wait_share}};
-  line["training/epoch"] = report.epoch;
-  line["syncs"] = report.syncs;
-  for (const auto& [source, loss] : report.source_losses) line["training/loss/" + source] = loss;
-  for (const auto& [source, share] : report.source_accuracies) line["training/accuracy/" + source] = share;
-  if (report.accuracy) line["training/accuracy"] = *report.accuracy;
-  if (report.loss_scale) line["training/loss_scale"] = *report.loss_scale;
-  if (report.skipped_steps > 0) line["training/skipped_steps"] = report.skipped_steps;
-  if (report.balance_loss) line["training/balance_loss"] = *report.balance_loss;
-  if (!report.expert_loads.empty()) line["training/expert_loads"] = report.expert_loads;
-  if (report.empty_batches > 0) line["training/empty_batches"] = report.empty_batches;
-  return line;
-}
+double gib(int64_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 30); }
 
 }  // namespace
 
-class Metrics::Worker {
- public:
-  using Item = std::variant<IntervalReport, nlohmann::json>;
-
-  explicit Worker(const fs::path& file) : file_(file, std::ios::app), thread_([this] { run(); }) {
-    if (!file_) throw checkpoint_error("cannot write '{}'.", file.string());
+void keep_due(IntervalReport& report, const Due& due) {
+  report.pace = {report.step_seconds.value_or(0), report.tokens_per_second.value_or(0)};
+  if (!due.detail)
+    report.grad_norm = report.step_seconds = report.mfu = report.tokens_per_second =
+        report.data_wait_share = {};
+  if (!due.datasets) {
+    report.accuracy = {};
+    report.source_losses.clear(), report.source_accuracies.clear();
   }
-  ~Worker() { stop(); }
+  if (!due.memory) report.memory = {};
+}
 
-  void push(Item item) { queue_.push(std::move(item)); }
+nlohmann::json values_of(const IntervalReport& report, bool reduced) {
+  nlohmann::json values{{"global_step", report.step}};
+  const auto add = [&](const std::string& name, const std::optional<double>& value) {
+    if (value) values[name] = *value;
+  };
+  add("training/loss", report.loss);
+  add("training/lr", report.lr);
+  add("training/epoch", report.epoch);
+  if (reduced) return values;
+  values["syncs"] = report.syncs;
+  add("training/grad_norm", report.grad_norm);
+  add("perf/step_time", report.step_seconds);
+  add("perf/mfu", report.mfu);
+  add("perf/tokens_per_second", report.tokens_per_second);
+  add("perf/data_wait", report.data_wait_share);
+  if (report.memory) {
+    values["memory/allocated_gib"] = gib(report.memory->allocated);
+    values["memory/reserved_gib"] = gib(report.memory->reserved);
+    values["memory/peak_gib"] = gib(report.memory->allocated_peak);
+  }
+  add("training/accuracy", report.accuracy);
+  for (const auto& [source, loss] : report.source_losses) values["training/loss/" + source] = loss;
+  for (const auto& [source, share] : report.source_accuracies) values["training/accuracy/" + source] = share;
+  add("training/balance_loss", report.balance_loss);
+  if (!report.expert_loads.empty()) values["training/expert_loads"] = report.expert_loads;
+  add("training/loss_scale", report.loss_scale);
+  if (report.empty_batches > 0) values["training/empty_batches"] = report.empty_batches;
+  if (report.skipped_steps > 0) values["training/skipped_steps"] = report.skipped_steps;
+  return values;
+}
+
+/// The queue, the thread and the sinks.
+class Metrics::Writer {
+ public:
+  Writer(const LogConfig& config, std::vector<std::unique_ptr<Sink>> sinks)
+      : flush_steps_(config.flush_steps), sinks_(std::move(sinks)) {
+    if (config.asynchronous) thread_ = std::thread([this] { run(); });
+  }
+  ~Writer() { stop(); }
+
+  /// Without a line: flush.
+  void push(std::optional<MetricsLine> line) {
+    if (thread_.joinable()) {
+      queue_.push(std::move(line));
+    } else {
+      handle(line);
+    }
+  }
   void stop() {
     queue_.close();
     if (thread_.joinable()) thread_.join();
-    terminal::clear_live();
+    flush();
+    sinks_.clear();
   }
-  const std::vector<double>& losses() const { return losses_; }
 
  private:
   void run() {
-    while (auto item = queue_.pop()) {
-      if (const auto* report = std::get_if<IntervalReport>(&*item)) {
-        write(line_of(*report));
-        losses_.push_back(report->loss);
-        show(*report);
-      } else {
-        write(std::get<nlohmann::json>(*item));
+    while (true) {
+      if (!queue_.wait_for(kIdle)) {
+        flush();
+        continue;
+      }
+      const auto line = queue_.pop();
+      if (!line) return;
+      handle(*line);
+    }
+  }
+
+  void handle(const std::optional<MetricsLine>& line) {
+    if (!line) return flush();
+    for_each_sink([&](Sink& sink) { sink.write(*line); });
+    unflushed_ = true;
+    const int64_t step = line->values.value("global_step", int64_t{0});
+    if (flush_steps_ > 0 && step / flush_steps_ != flushed_step_ / flush_steps_) {
+      flushed_step_ = step;
+      flush();
+    }
+  }
+
+  void flush() {
+    if (unflushed_) for_each_sink([](Sink& sink) { sink.flush(); });
+    unflushed_ = false;
+  }
+
+  template <class Call>
+  void for_each_sink(const Call& call) {
+    for (auto& sink : sinks_) {
+      try {
+        if (sink) call(*sink);
+      } catch (const std::exception& error) {
+        log::warn("Metrics are no longer kept there, training goes on: {}", error.what());
+        sink.reset();
       }
     }
-    file_.flush();
   }
 
-  void write(const nlohmann::json& line) { file_ << line.dump() << std::endl; }
-
-  // A live line on a terminal; elsewhere a plain line at growing intervals, so that logs of long runs stay
-  // short.
-  void show(const IntervalReport& report) {
-    const double left = report.step_seconds * static_cast<double>(report.total_steps - report.step);
-    const std::string numbers =
-        fmt::format("step {:>{}}/{}  loss {:.4f}  lr {:.2e}  {} tok/s  {} left", report.step,
-                    fmt::formatted_size("{}", report.total_steps), report.total_steps, report.loss, report.lr,
-                    human_count(report.tokens_per_second), human_seconds(left));
-    if (terminal::is_live())
-      return terminal::set_live(numbers + "  " + terminal::styled(sparkline(losses_, 24), "36"));
-    const auto now = std::chrono::steady_clock::now();
-    if (report.step != report.total_steps && now - last_line_ < std::chrono::seconds(2)) return;
-    last_line_ = now;
-    log::info("{}", numbers);
-  }
-
-  std::ofstream file_;
-  std::vector<double> losses_;
-  std::chrono::steady_clock::time_point last_line_{};
-  BoundedQueue<Item> queue_{4096};
+  const int64_t flush_steps_;
+  std::vector<std::unique_ptr<Sink>> sinks_;
+  int64_t flushed_step_ = 0;
+  bool unflushed_ = false;
+  BoundedQueue<std::optional<MetricsLine>> queue_{4096};
   std::thread thread_;
 };
 
-Metrics::Metrics(const fs::path& file, int64_t resumed_step) {
-  if (resumed_step > 0) drop_lines_after(file, resumed_step);
-  worker_ = std::make_unique<Worker>(file);
-}
+Metrics::Metrics(const LogConfig& config, std::vector<std::unique_ptr<Sink>> sinks)
+    : reduced_(config.reduced_logging), writer_(std::make_unique<Writer>(config, std::move(sinks))) {}
 Metrics::~Metrics() = default;
 
-void Metrics::interval(const IntervalReport& report) { worker_->push(report); }
-void Metrics::line(const nlohmann::json& line) { worker_->push(line); }
+void Metrics::interval(const IntervalReport& report) {
+  if (report.loss && !report.running) losses_.push_back(*report.loss);
+  writer_->push(MetricsLine{values_of(report, reduced_), report});
+}
+void Metrics::line(const nlohmann::json& line) { writer_->push(MetricsLine{line}); }
+void Metrics::flush() { writer_->push(std::nullopt); }
 std::vector<double> Metrics::finish() {
-  worker_->stop();
-  return worker_->losses();
+  writer_->stop();
+  return losses_;
 }
 
 }  // namespace tightloop

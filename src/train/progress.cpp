@@ -36,9 +36,21 @@ std::optional<IntervalReport> Progress::arrived(const StepSums& sums) {
   add(line_.source_correct, sums.source_correct);
   add(line_.expert_loads, sums.expert_loads);
   if (!ends_line) return {};
-  const IntervalReport done = report(start, sums);
+  shown_ = report(start, sums);
   line_ = {};
-  return done;
+  return shown_;
+}
+
+IntervalReport Progress::running() const {
+  IntervalReport report{.step = ahead_.empty() ? shown_.step : ahead_.back().start.step,
+                        .total_steps = total_steps_,
+                        .running = true,
+                        .loss = shown_.loss,
+                        .lr = ahead_.empty() ? shown_.lr : ahead_.back().start.lr};
+  if (line_.values[LossBuffer::kTokens] > 0)
+    report.loss = line_.values[LossBuffer::kLoss] / line_.values[LossBuffer::kTokens];
+  report.pace = {shown_.step_seconds.value_or(0), shown_.tokens_per_second.value_or(0)};
+  return report;
 }
 
 IntervalReport Progress::report(const StepStart& start, const StepSums& last) const {

@@ -33,6 +33,10 @@ class Progress {
   /// Sums of the next step, which has been started. Gives the line that it ends.
   std::optional<IntervalReport> arrived(const StepSums& sums);
 
+  /// After the last step started: the mean loss of the steps that have arrived since the last line (or of
+  /// that line), for people to look at.
+  IntervalReport running() const;
+
   /// Mean loss over all steps so far, by token.
   double mean_loss() const { return loss_ / tokens_; }
   /// Of the steps in the line that is being put together.
@@ -58,6 +62,7 @@ class Progress {
   int64_t experts_, total_steps_;
   std::deque<Ahead> ahead_;
   Line line_;
+  IntervalReport shown_;  // the last line
   double loss_ = 0, tokens_ = 0;
   int64_t skipped_ = 0;
 };

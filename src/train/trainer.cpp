@@ -15,6 +15,7 @@
 #include "core/terminal.h"
 #include "train/checkpoint.h"
 #include "train/precision.h"
+#include "train/sinks.h"
 #include "train/step_numbers.h"
 
 namespace tightloop {
@@ -133,7 +134,7 @@ void Trainer::step(int64_t step, Feed& feed) {
   const auto& train = recipe_.train;
   const auto began = Clock::now();
   const double waited = task_->waited();
-  const bool metrics = recipe_.log.dataset_metrics_due(step);
+  const bool metrics = due(recipe_.log, step - 1, step).datasets;
   start_.step = step, start_.tokens = 0;
   start_.lr = optimizer_->lr(rates_at(train, step, task_->config().width));
   for (int64_t i = 0; i < train.accumulate; ++i) {
@@ -177,9 +178,11 @@ void Trainer::handle(const StepSums& sums) {
   }
   if (report->supervised == 0)
     return log::warn("Nothing was to be learned in the steps up to {}.", sums.step);
-  refuse_divergence(sums.step, steps, report->loss);
-  least_loss_ = std::min(least_loss_, report->loss);
+  refuse_divergence(sums.step, steps, *report->loss);
+  least_loss_ = std::min(least_loss_, *report->loss);
   report->syncs = engine_->syncs().total();
+  if (device_.is_cuda()) report->memory = memory_;
+  keep_due(*report, due(recipe_.log, sums.step - steps, sums.step, sums.step == recipe_.train.steps));
   if (metrics_) metrics_->interval(*report);
 }
 
@@ -208,10 +211,10 @@ void Trainer::look_after_memory(int64_t step) {
   constexpr double kNearlyFull = 0.9;
   const int64_t every = recipe_.train.empty_cache_steps;
   bool empty = every > 0 && step % every == 0;
-  if (recipe_.log.memory_steps > 0 && step % recipe_.log.memory_steps == 0) {
-    const auto memory = device_.memory_stats();
+  if (due(recipe_.log, step - 1, step, step == recipe_.train.steps).memory) {
+    memory_ = device_.memory_stats();
     const double full = kNearlyFull * static_cast<double>(device_.total_memory());
-    empty |= device_.is_cuda() && static_cast<double>(memory.reserved) > full;
+    empty |= device_.is_cuda() && static_cast<double>(memory_.reserved) > full;
   }
   if (empty) device_.empty_cache();
 }
@@ -229,7 +232,7 @@ TrainResult Trainer::run() {
   const auto feed = open_feed(last);
   if (processes_.main()) {
     announce();
-    metrics_ = std::make_unique<Metrics>(run_.metrics(), done_);
+    metrics_ = std::make_unique<Metrics>(recipe_.log, standard_sinks(run_.metrics(), done_));
   }
   TrainResult result;
   const auto started = Clock::now();
@@ -245,6 +248,7 @@ TrainResult Trainer::run() {
     if (step % train.loss_extract_interval == 0 || buffer_->full() || saving || evaluating ||
         std::floor(start_.epoch) > std::floor(epoch))
       extract(/*all=*/train.loss_extract_interval == 1 || saving);
+    if (metrics_ && terminal::is_live()) metrics_->interval(progress_->running());
     look_after_memory(step);
     if (saving) save(step);
     if (evaluating) {
@@ -287,7 +291,7 @@ StepTimes Trainer::time_steps(int64_t steps) {
   };
   if (!timed_feed_) {
     timed_feed_ = open_feed(kEndless);
-    metrics_ = std::make_unique<Metrics>(run_.metrics(), 0);
+    metrics_ = std::make_unique<Metrics>(recipe_.log, standard_sinks(run_.metrics(), 0));
     some(std::max(kWarmUp, 2 * recipe_.log.dataset_metrics_steps));
   }
   device_.synchronize();
@@ -309,6 +313,7 @@ StepTimes Trainer::time_steps(int64_t steps) {
 
 void Trainer::save(int64_t step) {
   engine_->syncs().count("save");
+  if (metrics_) metrics_->flush();
   if (processes_.main()) {
     auto weights = optimizer_->weights();
     std::ranges::move(task_->frozen(), std::back_inserter(weights));

@@ -105,6 +105,7 @@ class Trainer {
   int64_t done_ = 0;                        // steps behind us
   int64_t staged_ = 0;                      // micro-batches staged, counted from the start of the run
   StepStart start_;                         // of the step under way
+  MemoryStats memory_;                      // as read last
   double host_seconds_ = 0;                 // that starting steps took
   std::unique_ptr<Feed> timed_feed_;        // of time_steps
   std::vector<StepSums>* taken_ = nullptr;  // where sums go while steps are timed
