@@ -5,6 +5,7 @@
 #include <ATen/ops/tanh.h>
 #include <fmt/core.h>
 
+#include "core/error.h"
 #include "model/gpt2.h"
 #include "model/llama.h"
 #include "model/nanochat.h"
@@ -31,6 +32,8 @@ std::vector<at::Tensor> LanguageModel::run_block(int64_t layer, const Pass& pass
 }
 
 std::unique_ptr<LanguageModel> make_model(const ModelConfig& config, uint64_t seed) {
+  if (config.translates())
+    throw usage_error("a seq2seq model translates; it cannot continue a text. Use tightloop translate.");
   if (config.family == "gpt2") return std::make_unique<Gpt2>(config, seed);
   if (config.family == "nanochat") return std::make_unique<Nanochat>(config, seed);
   return std::make_unique<Llama>(config, seed);

@@ -72,6 +72,20 @@ const std::vector<Preset>& model_presets() {
       {"nanochat-d4", {{"family", "nanochat"}, {"depth", "4"}}},
       {"nanochat-d12", {{"family", "nanochat"}, {"depth", "12"}}},
       {"nanochat-d20", {{"family", "nanochat"}, {"depth", "20"}}},
+      {"translate-tiny",
+       {{"family", "seq2seq"},
+        {"layers", "3"},
+        {"width", "256"},
+        {"heads", "4"},
+        {"ffn", "1024"},
+        {"dropout", "0.1"}}},
+      {"translate-base",
+       {{"family", "seq2seq"},
+        {"layers", "6"},
+        {"width", "512"},
+        {"heads", "8"},
+        {"ffn", "2048"},
+        {"dropout", "0.1"}}},
   };
   return presets;
 }
@@ -79,21 +93,20 @@ const std::vector<Preset>& model_presets() {
 void ModelConfig::describe(Fields& fields) {
   fields.add("preset", preset, "A known model: sets the other sizes").presets(model_presets());
   fields.add("family", family, "Architecture")
-      .choices({"gpt2", "llama", "qwen2", "qwen3", "qwen3_moe", "nanochat"});
+      .choices({"gpt2", "llama", "qwen2", "qwen3", "qwen3_moe", "nanochat", "seq2seq"});
   fields
       .add("depth", depth,
            "nanochat's one dial: layers, width (64 a layer, in heads of 128) and heads follow; 0: off")
       .range(0, 1000);
-  fields.add("layers", layers, "Number of blocks").range(1, 1000);
+  fields.add("layers", layers, "Number of blocks (seq2seq: of the decoder)").range(1, 1000);
   fields.add("width", width, "Width of the residual stream").range(1, 1 << 20);
   fields.add("heads", heads, "Attention heads; width must be a multiple").range(1, 1 << 12);
   fields.add("kv_heads", kv_heads, "Heads of keys and values; 0: as many as heads").range(0, 1 << 12);
   fields.add("head_size", head_size, "Width of a head; 0: width / heads").range(0, 1 << 12);
   fields
       .add("ffn", ffn,
-           "Inner width of the feed-forward; 0: the family's own (8/3 of the width, rounded up to 64; gpt2 "
-           "and "
-           "nanochat: 4 of it)")
+           "Inner width of the feed-forward; 0: the family's own (8/3 of the width, rounded up to 64; gpt2, "
+           "nanochat and seq2seq: 4 of it)")
       .range(0, 1 << 22);
   fields.add("vocab_size", vocab_size, "Rows of the embedding; 0: the tokenizer's size, rounded up to 64")
       .range(0, 1 << 24);
@@ -103,7 +116,7 @@ void ModelConfig::describe(Fields& fields) {
       .range(0, 1 << 24);
   fields
       .add("norm_eps", norm_eps,
-           "Epsilon of the norms; 0: the family's own (1e-6, gpt2 1e-5, nanochat that of fp32)")
+           "Epsilon of the norms; 0: the family's own (1e-6, gpt2 and seq2seq 1e-5, nanochat that of fp32)")
       .range(0, 1);
   fields
       .add("init_std", init_std,
@@ -136,6 +149,18 @@ void ModelConfig::describe(Fields& fields) {
       .range(1, 1 << 24);
   fields.add("window_pattern", window_pattern,
              "nanochat: S (a quarter of the context) or L (all of it) a layer, repeated; the last is L");
+  fields.add("encoder_layers", encoder_layers, "seq2seq: blocks of the encoder; 0: as many as layers")
+      .range(0, 1000);
+  fields
+      .add("source_vocab_size", source_vocab_size,
+           "seq2seq: rows of the source's embedding; 0: the tokenizer's size, rounded up to 64")
+      .range(0, 1 << 24);
+  fields.add("share_embeddings", share_embeddings,
+             "seq2seq: source, target and head have one embedding, which needs one tokenizer for both");
+  fields.add("norm_place", norm_place, "seq2seq: LayerNorm before each part, or after it as in the paper")
+      .choices({"pre", "post"});
+  fields.add("positions", positions, "seq2seq: how places are told apart").choices({"sinusoidal", "rotary"});
+  fields.add("activation", activation, "seq2seq: of the feed-forward").choices({"relu", "gelu"});
   fields.add("experts", experts, "qwen3_moe: experts a layer").range(1, 1 << 12);
   fields.add("experts_per_token", experts_per_token, "qwen3_moe: experts that each token visits")
       .range(1, 1 << 12);
@@ -156,6 +181,7 @@ void ModelConfig::resolve(int64_t tokenizer_vocab, int64_t row_length) {
   }
   if (family == "gpt2") resolve_gpt2();
   if (family == "nanochat") resolve_nanochat();
+  if (translates()) resolve_seq2seq();
   if (family != "nanochat" && depth != 0)
     throw usage_error("model.depth is nanochat's dial; set model.layers and model.width for {}.", family);
 
@@ -172,7 +198,8 @@ void ModelConfig::resolve(int64_t tokenizer_vocab, int64_t row_length) {
   if (heads % kv_heads) {
     throw usage_error("model.heads ({}) must be a multiple of model.kv_heads ({}).", heads, kv_heads);
   }
-  if (family != "gpt2" && head_size % 2) {
+  const bool rotary = family != "gpt2" && !(translates() && positions != "rotary");
+  if (rotary && head_size % 2) {
     throw usage_error("model.head_size is {}; rotary positions need an even head size.", head_size);
   }
   if (rope_scaling != "none" && rope_low_freq >= rope_high_freq) {
@@ -195,6 +222,32 @@ void ModelConfig::resolve_gpt2() {
         "model.head_size.");
   if (rope_scaling != "none")
     throw usage_error("gpt2 has no rotary positions: leave out model.rope_scaling.");
+  if (norm_eps == 0) norm_eps = 1e-5;
+  if (ffn == 0) ffn = 4 * width;
+}
+
+void ModelConfig::resolve_pair(int64_t source_vocab, int64_t target_vocab, int64_t row_length) {
+  if (share_embeddings && source_vocab != target_vocab)
+    throw usage_error(
+        "model.share_embeddings needs one tokenizer for both sides; they have {} and {} tokens. Set it to "
+        "false, or train a joint tokenizer.",
+        source_vocab, target_vocab);
+  if (source_vocab_size == 0) source_vocab_size = (source_vocab + 63) / 64 * 64;
+  if (source_vocab_size < source_vocab)
+    throw usage_error("model.source_vocab_size ({}) is smaller than the tokenizer's vocabulary ({}).",
+                      source_vocab_size, source_vocab);
+  resolve(target_vocab, row_length);
+}
+
+void ModelConfig::resolve_seq2seq() {
+  if ((kv_heads != 0 && kv_heads != heads) || (head_size != 0 && head_size * heads != width))
+    throw usage_error(
+        "seq2seq has heads of width / heads, as many for keys and values: leave out model.kv_heads and "
+        "model.head_size.");
+  if (share_embeddings) source_vocab_size = vocab_size;
+  if (source_vocab_size == 0)
+    throw usage_error("seq2seq without shared embeddings needs model.source_vocab_size.");
+  if (encoder_layers == 0) encoder_layers = layers;
   if (norm_eps == 0) norm_eps = 1e-5;
   if (ffn == 0) ffn = 4 * width;
 }

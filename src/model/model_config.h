@@ -24,6 +24,10 @@ struct ModelConfig {
   int64_t rope_original_context = 8192;
   // Sliding windows (nanochat)
   std::string window_pattern = "SSSL";
+  // Encoder and decoder (seq2seq)
+  int64_t encoder_layers = 0, source_vocab_size = 0;
+  bool share_embeddings = true;
+  std::string norm_place = "pre", positions = "sinusoidal", activation = "relu";
   // Mixture of experts (qwen3_moe)
   int64_t experts = 4, experts_per_token = 1, expert_ffn = 0;
   bool norm_topk = true;
@@ -34,10 +38,13 @@ struct ModelConfig {
   /// Fills in what 0 stands for and checks that the sizes fit together. Rows will be `row_length` tokens long
   /// (0: unknown).
   void resolve(int64_t tokenizer_vocab, int64_t row_length);
+  /// The same for a family that translates. With shared embeddings both vocabularies are one.
+  void resolve_pair(int64_t source_vocab, int64_t target_vocab, int64_t row_length);
 
   // What the family decides.
   bool has_qkv_bias() const { return family == "qwen2" || family == "gpt2"; }
   bool has_qk_norm() const { return family == "qwen3" || family == "qwen3_moe"; }
+  bool translates() const { return family == "seq2seq"; }
   bool has_experts() const { return family == "qwen3_moe"; }
   bool has_value_embedding(int64_t layer) const {
     return family == "nanochat" && layer % 2 == (layers - 1) % 2;
@@ -53,6 +60,7 @@ struct ModelConfig {
  private:
   void resolve_gpt2();
   void resolve_nanochat();
+  void resolve_seq2seq();
 };
 
 /// The models known by name (model.preset).

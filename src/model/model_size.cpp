@@ -4,7 +4,28 @@
 
 namespace tightloop {
 
+namespace {
+
+ModelSize seq2seq_size(const ModelConfig& config) {
+  const int64_t D = config.width, F = config.ffn, V = config.vocab_size, E = config.encoder_layers,
+                L = config.layers;
+  const int64_t matrices = (E + L) * (4 * D * D + 2 * D * F) + L * 4 * D * D;
+  const int64_t block = 4 * D + D + F + 4 * D;  // biases of attention and feed-forward, two norms
+  const int64_t across = 4 * D + 2 * D;
+  const int64_t norms = config.norm_place == "pre" ? 4 * D : 0;
+  const bool tied = config.share_embeddings || config.tie_embeddings;
+  ModelSize size;
+  size.embedding = V * D + (config.share_embeddings ? 0 : config.source_vocab_size * D);
+  size.total = size.embedding + matrices + (E + L) * block + L * across + norms + (tied ? 0 : V * D);
+  size.active = size.total;
+  size.matmul = matrices + V * D;
+  return size;
+}
+
+}  // namespace
+
 ModelSize model_size(const ModelConfig& config) {
+  if (config.translates()) return seq2seq_size(config);
   const int64_t D = config.width, V = config.vocab_size, L = config.layers, S = config.head_size;
   const int64_t qkv = (config.heads + 2 * config.kv_heads) * S;
   const bool gpt2 = config.family == "gpt2", nanochat = config.family == "nanochat";
@@ -45,6 +66,8 @@ double flops_per_token(const ModelConfig& config, int64_t context) {
     const int64_t window = config.window(layer);
     seen += static_cast<double>(window > 0 ? std::min(window, context) : context);
   }
+  // A pair of tokens, one of each side: the encoder attends too, and the decoder across.
+  if (config.translates()) seen += static_cast<double>((config.encoder_layers + config.layers) * context);
   const auto width = static_cast<double>(config.heads * config.head_size);
   return 6.0 * static_cast<double>(model_size(config).matmul) + 12.0 * width * seen;
 }
@@ -55,11 +78,13 @@ TrainingMemory training_memory(const ModelConfig& config, int64_t tokens_per_mic
   TrainingMemory memory{.weights = 2 * P, .masters = 4 * P, .moments = 8 * P, .gradients = 6 * P};
   // A block keeps, in bf16: both norms' inputs and outputs and both branches' ends (6 D), the projections
   // before and after the rotation, what attention gives, and the inside of the feed-forward.
-  const bool gated = config.family != "gpt2" && config.family != "nanochat";
+  const bool gated = config.family != "gpt2" && config.family != "nanochat" && !config.translates();
   const int64_t qkv = (config.heads + 2 * config.kv_heads) * config.head_size;
   const int64_t inner = config.has_experts() ? config.experts_per_token * config.expert_ffn : config.ffn;
   const int64_t kept = 6 * config.width + 2 * qkv + config.heads * config.head_size + (gated ? 3 : 2) * inner;
-  memory.activations = 2 * tokens * static_cast<double>(config.layers * kept);
+  const int64_t across =
+      config.translates() ? config.encoder_layers * kept + config.layers * 8 * config.width : 0;
+  memory.activations = 2 * tokens * static_cast<double>(config.layers * kept + across);
   memory.logits = (config.softcap > 0 ? 8 : 4) * tokens * static_cast<double>(config.vocab_size);
   return memory;
 }
