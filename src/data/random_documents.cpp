@@ -2,10 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "core/random.h"
 
 namespace tightloop {
+
+uint64_t RandomDocuments::begin(uint64_t document) const {
+  const auto all = std::accumulate(lengths_.begin(), lengths_.end(), uint64_t{0});
+  const auto part = lengths_.begin() + static_cast<ptrdiff_t>(document % lengths_.size());
+  return document / lengths_.size() * all + std::accumulate(lengths_.begin(), part, uint64_t{0});
+}
 
 void RandomDocuments::read(uint64_t position, uint64_t count, int32_t* ids) const {
   std::array<uint32_t, 4> words{};

@@ -1,14 +1,10 @@
 #include "train/pair_loss.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/embedding.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
-#include <c10/core/GradMode.h>
-
+#include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "core/error.h"
 #include "ops/config.h"
@@ -20,36 +16,53 @@ namespace {
 
 constexpr int64_t kLargeLogits = 128 << 20;  // bytes: where chunks save more memory than they cost time
 
-at::Tensor copy_of(const int32_t* data, at::IntArrayRef shape, at::Device device, bool pin) {
-  auto staged = at::empty(shape, at::TensorOptions(at::kInt).pinned_memory(pin && device.is_cuda()));
-  std::memcpy(staged.mutable_data_ptr(), data, staged.nbytes());
-  return staged.to(device, at::kInt, /*non_blocking=*/pin).to(at::kLong);
-}
-
 bool in_chunks(const at::Tensor& hidden, const at::Tensor& weight, const std::string& fused_head) {
   if (fused_head == "off" || fused_head == "false" || ops::plain()) return false;
   return fused_head != "auto" || hidden.size(0) * weight.size(0) * weight.element_size() > kLargeLogits;
 }
 
 ops::LossSum cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
-                           double label_smoothing, const std::string& fused_head) {
-  const ops::LossOptions options{.label_smoothing = label_smoothing};
-  if (in_chunks(hidden, weight, fused_head)) return ops::fused_head(hidden, weight, targets, options);
+                           const PairLossSetup& setup, double label_smoothing, const at::Tensor& scale) {
+  const ops::LossOptions options{
+      .label_smoothing = label_smoothing, .scale = scale, .correct = setup.correct};
+  if (in_chunks(hidden, weight, setup.fused_head)) return ops::fused_head(hidden, weight, targets, options);
   return ops::cross_entropy(at::linear(hidden, weight), targets, options);
 }
 
 }  // namespace
 
-DevicePairs to_device(const PairBatch& batch, at::Device device, bool pin_memory) {
-  const auto copy = [&](const int32_t* data, std::vector<int64_t> shape) {
-    return copy_of(data, shape, device, pin_memory);
+Staged stage(const PairBatch& batch, int64_t rows, bool pin) {
+  const int64_t S = batch.source_length, T = batch.target_length;
+  Staged staged;
+  const size_t first = staged.packing.add(at::kLong, {rows, S});
+  staged.packing.add(at::kLong, {rows});
+  staged.packing.add(at::kLong, {rows, T});
+  staged.packing.add(at::kLong, {rows, T});
+  staged.allocate(pin);
+  const auto parts = staged.parts();
+  const auto fill = [&](size_t part, const int32_t* from, int64_t count, int64_t rest) {
+    auto* to = parts[first + part].mutable_data_ptr<int64_t>();
+    std::fill(std::copy_n(from, count, to), to + parts[first + part].numel(), rest);
   };
-  const auto lengths = copy(batch.target_lengths, {batch.rows});
-  auto targets = copy(batch.targets, {batch.rows, batch.target_length});
-  targets.masked_fill_(at::arange(batch.target_length, lengths.options()) >= lengths.unsqueeze(1),
-                       ops::kIgnoreIndex);
-  return {copy(batch.source, {batch.rows, batch.source_length}), copy(batch.source_lengths, {batch.rows}),
-          copy(batch.inputs, {batch.rows, batch.target_length}), targets};
+  fill(0, batch.source, batch.rows * S, 0);
+  fill(1, batch.source_lengths, batch.rows, 1);
+  fill(2, batch.inputs, batch.rows * T, 0);
+  fill(3, batch.targets, batch.rows * T, ops::kIgnoreIndex);
+  auto* targets = parts[first + 3].mutable_data_ptr<int64_t>();
+  for (int64_t row = 0; row < batch.rows; ++row)
+    std::fill(targets + row * T + batch.target_lengths[row], targets + (row + 1) * T, ops::kIgnoreIndex);
+  staged.tokens = rows * T, staged.supervised = batch.supervised;
+  return staged;
+}
+
+DevicePairs device_pairs(const std::vector<at::Tensor>& parts) {
+  constexpr size_t kFirst = Staged::kFirst;
+  return {parts[kFirst], parts[kFirst + 1], parts[kFirst + 2], parts[kFirst + 3], parts[Staged::kRandom]};
+}
+
+DevicePairs to_device(const PairBatch& batch, at::Device device) {
+  const Staged staged = stage(batch, batch.rows, /*pin=*/device.is_cuda());
+  return device_pairs(staged.packing.parts(staged.buffer.to(device, /*non_blocking=*/device.is_cuda())));
 }
 
 // With u = e / (V - 2) the divergence is
@@ -59,20 +72,24 @@ DevicePairs to_device(const PairBatch& batch, at::Device device, bool pin_memory
 ops::LossSum smoothed_loss(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
                            const PairLossSetup& setup) {
   const double e = setup.label_smoothing;
-  if (setup.smoothing == Smoothing::kUniform)
-    return cross_entropy(hidden, weight, targets, e, setup.fused_head);
+  const auto wide = weight.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const auto scale = setup.scale.defined() ? setup.scale.to(wide) : at::Tensor();
+  if (setup.smoothing == Smoothing::kUniform) return cross_entropy(hidden, weight, targets, setup, e, scale);
   const auto V = static_cast<double>(weight.size(0));
   TORCH_CHECK(V > 2 && e * V / (V - 2) < 1, "label smoothing of ", e, " is too much for a vocabulary of ", V);
-  auto loss = cross_entropy(hidden, weight, targets, e * V / (V - 2), setup.fused_head);
+  auto loss = cross_entropy(hidden, weight, targets, setup, e * V / (V - 2), scale);
   if (e == 0) return loss;
   const double u = e / (V - 2), entropy = (1 - e) * std::log(1 - e) + e * std::log(u);
   const auto counted = targets != ops::kIgnoreIndex;
   const auto of_target = at::embedding(weight, targets.masked_fill(counted.logical_not(), setup.pad_id));
-  const auto apart = (weight[setup.pad_id] - of_target).to(loss.sum.scalar_type());
+  const auto apart = (weight[setup.pad_id] - of_target).to(wide);
   // Where the target is the padding itself this is 0, and so are rows that do not count.
-  const auto extra = (hidden.to(apart.scalar_type()) * apart).sum(-1) * u;
-  loss.sum = loss.sum + extra.sum() + loss.count * entropy;
-  loss.losses = loss.losses + extra.detach() + counted * entropy;
+  const auto extra = (hidden.to(wide) * apart).sum(-1) * u;
+  const auto constant = counted * entropy;
+  const auto added = extra.sum() + constant.sum();
+  loss.objective = loss.objective + (scale.defined() ? added * scale : added);
+  loss.sum = loss.sum + added.detach();
+  loss.losses = loss.losses + extra.detach() + constant;
   return loss;
 }
 

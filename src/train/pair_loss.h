@@ -8,6 +8,7 @@
 #include "data/pairs.h"
 #include "model/seq2seq.h"
 #include "ops/cross_entropy.h"
+#include "train/packing.h"
 
 namespace tightloop {
 
@@ -15,11 +16,16 @@ namespace tightloop {
 struct DevicePairs {
   at::Tensor source_BS, source_lengths_B;
   at::Tensor inputs_BT, targets_BT;
+  at::Tensor random{};  // int64 scalar: what dropout draws from
 };
 
-/// Starts the copy and returns; the loader's buffers may be reused at once. Without pinned memory a copy to a
-/// GPU waits.
-DevicePairs to_device(const PairBatch& batch, at::Device device, bool pin_memory = true);
+/// Lays a micro-batch out for its copy, filled up to `rows` rows with sentences of one token and nothing to
+/// learn; in pinned memory for a GPU. The loader's buffers may be reused at once.
+Staged stage(const PairBatch& batch, int64_t rows, bool pin);
+/// The arrays of a staged micro-batch, wherever they are.
+DevicePairs device_pairs(const std::vector<at::Tensor>& parts);
+/// Both, with a copy in between; for evaluation.
+DevicePairs to_device(const PairBatch& batch, at::Device device);
 
 /// Where the share of the target's weight goes that label smoothing takes from it.
 enum class Smoothing {
@@ -34,6 +40,8 @@ struct PairLossSetup {
   Smoothing smoothing = Smoothing::kUniform;
   int64_t pad_id = 0;               // kKullbackLeibler: what gets no weight
   std::string fused_head = "auto";  // train.fused_head
+  at::Tensor scale{};               // fp64 scalar on the device that multiplies the gradient
+  bool correct = false;             // the tokens that were right are wanted
 };
 
 /// The loss summed over the targets' tokens, and their count. Nothing is read back.

@@ -34,6 +34,11 @@ void TrainConfig::describe(Fields& fields) {
       .alias("use_liger_kernels");
   fields.add("label_smoothing", label_smoothing, "Share of each target spread evenly over the vocabulary")
       .range(0, 1);
+  fields
+      .add("smoothing", smoothing,
+           "seq2seq: that share goes to the whole vocabulary; kl: to all but target and padding, and the loss "
+           "is a divergence")
+      .choices({"uniform", "kl"});
   fields.add("z_loss", z_loss, "Adds this much of log(sum exp logits)^2 for each token").range(0, 1);
   fields
       .add(

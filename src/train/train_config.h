@@ -14,6 +14,7 @@ struct TrainConfig {
   // Loss
   std::string loss_norm = "global", fused_head = "auto";
   double label_smoothing = 0, z_loss = 0;
+  std::string smoothing = "uniform";
   // Optimizer
   std::string optimizer = "adamw";
   double lr = 3e-4, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, clip = 1.0;

@@ -182,6 +182,8 @@ void Trainer::handle(const StepSums& sums) {
   least_loss_ = std::min(least_loss_, *report->loss);
   report->syncs = engine_->syncs().total();
   if (device_.is_cuda()) report->memory = memory_;
+  const double peak = device_.data_sheet_flops() * processes_.world();
+  if (peak > 0 && report->tokens_per_second) report->mfu = flops_ * *report->tokens_per_second / peak;
   keep_due(*report, due(recipe_.log, sums.step - steps, sums.step, sums.step == recipe_.train.steps));
   if (metrics_) metrics_->interval(*report);
 }
@@ -244,6 +246,7 @@ TrainResult Trainer::run() {
     const bool stopping = step == last || stop_wanted(step);
     const bool saving = stopping || (train.save_steps > 0 && step % train.save_steps == 0);
     const bool evaluating = step == train.steps || (train.eval_steps > 0 && step % train.eval_steps == 0);
+    if (flops_ == 0) flops_ = processes_.broadcast_value(task_->flops_per_token());
     if (step % train.logging_steps == 0 || stopping) progress_->end_line();
     if (step % train.loss_extract_interval == 0 || buffer_->full() || saving || evaluating ||
         std::floor(start_.epoch) > std::floor(epoch))
@@ -291,7 +294,9 @@ StepTimes Trainer::time_steps(int64_t steps) {
   };
   if (!timed_feed_) {
     timed_feed_ = open_feed(kEndless);
-    metrics_ = std::make_unique<Metrics>(recipe_.log, standard_sinks(run_.metrics(), 0));
+    std::vector<std::unique_ptr<Sink>> sinks;
+    sinks.push_back(std::make_unique<JsonLinesSink>(run_.metrics(), 0));
+    metrics_ = std::make_unique<Metrics>(recipe_.log, std::move(sinks));
     some(std::max(kWarmUp, 2 * recipe_.log.dataset_metrics_steps));
   }
   device_.synchronize();

@@ -109,6 +109,7 @@ class Trainer {
   double host_seconds_ = 0;                 // that starting steps took
   std::unique_ptr<Feed> timed_feed_;        // of time_steps
   std::vector<StepSums>* taken_ = nullptr;  // where sums go while steps are timed
+  double flops_ = 0;  // of one token, as the main process counts them
   double first_loss_ = NAN, least_loss_ = INFINITY;
 };
 

@@ -72,7 +72,7 @@ class GoldenSeq2Seq : public ::testing::TestWithParam<const char*> {
         EXPECT_LT(relative_error(loss.sum, tensor(name)), 1e-5) << name << head;
         EXPECT_LT(relative_error(loss.losses.sum(), tensor(name)), 1e-5) << name << head;
         EXPECT_EQ(loss.count.item<int64_t>(), counted.sum().item<int64_t>());
-        loss.sum.backward();
+        loss.objective.backward();
         for (const auto& parameter : model.parameters().all())
           EXPECT_LT(relative_error(parameter.value.grad(), tensor(std::string(name) + "." + parameter.name)),
                     1e-5)
@@ -108,8 +108,8 @@ TEST(GoldenSeq2SeqTraining, FiftyStepsFollowPyTorch) {
     const auto loss =
         pair_loss(model, batch_of(sources[step], targets[step]),
                   {.training = true, .label_smoothing = 0.1, .smoothing = Smoothing::kKullbackLeibler});
-    loss.sum.backward();
-    optimizer.accumulate();
+    loss.objective.backward();
+    optimizer.accumulate(true);
     const auto count = loss.count.item<double>();
     optimizer.step(rates_at(train, step + 1, sizes.width), count);
     EXPECT_NEAR(loss.sum.item<double>() / count / losses[step].item<double>(), 1, 1e-4)
@@ -153,7 +153,7 @@ TEST(Smoothing, TheDivergenceIsThatOfTorchForEveryAmount) {
     const auto theirs = at::kl_div(log_p, wanted, at::Reduction::Sum);
     EXPECT_NEAR(ours.sum.item<double>(), theirs.item<double>(), 1e-4) << amount;
     EXPECT_NEAR(ours.losses.sum().item<double>(), theirs.item<double>(), 1e-4);
-    const auto a = gradients(ours.sum), b = gradients(theirs);
+    const auto a = gradients(ours.objective), b = gradients(theirs);
     EXPECT_LT(relative_error(a.first, b.first), 1e-5);
     EXPECT_LT(relative_error(a.second, b.second), 1e-5);
   }
