@@ -10,6 +10,7 @@
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "model/model_size.h"
+#include "train/memory_plan.h"
 #include "train/recipe.h"
 
 namespace tightloop::cli {
@@ -61,7 +62,8 @@ void show(const Options& options, const Settings& settings) {
   const ModelSize size = model_size(model);
   const int64_t context = model.context, rows = recipe.train.micro_batch;
   const double flops = flops_per_token(model, context);
-  const auto memory = training_memory(model, rows * recipe.data.seq_len);
+  const MemoryPlanner planner(model, recipe.train, recipe.data.seq_len, /*element=*/2, /*cuda=*/true);
+  const auto memory = planner.plan(planner.written());
   if (options.json) {
     const nlohmann::ordered_json json{{"family", model.family},
                                       {"layers", model.layers},
@@ -83,7 +85,7 @@ void show(const Options& options, const Settings& settings) {
                                         {"moments", memory.moments},
                                         {"gradients", memory.gradients},
                                         {"activations", memory.activations},
-                                        {"logits", memory.logits},
+                                        {"working", memory.working},
                                         {"total", memory.total()}}}};
     std::puts(json.dump(2).c_str());
     return;
@@ -105,7 +107,8 @@ void show(const Options& options, const Settings& settings) {
                       recipe.data.seq_len);
   text += fmt::format("  weights {}, masters {}, moments {}, gradients {}\n", bytes(memory.weights),
                       bytes(memory.masters), bytes(memory.moments), bytes(memory.gradients));
-  text += fmt::format("  activations {}, logits {}\n", bytes(memory.activations), bytes(memory.logits));
+  text +=
+      fmt::format("  activations {}, working memory {}\n", bytes(memory.activations), bytes(memory.working));
   std::fputs(text.c_str(), stdout);
 }
 

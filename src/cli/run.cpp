@@ -81,10 +81,11 @@ int parse_and_run(int argc, char** argv) {
   add_tokenizer(app);
   add_config(app, settings);
   add_model(app, settings);
+  add_fit(app, settings);
   add_bench(app, settings);
   add_doctor(app);
-  const std::set<std::string> takes_settings{"train", "config", "bench", "data",   "prepare",
-                                             "model", "eval",   "chat",  "inspect"};
+  const std::set<std::string> takes_settings{"train", "config", "bench", "data",    "prepare",
+                                             "model", "eval",   "chat",  "inspect", "fit"};
   if (!settings.empty() && !arguments.empty() && !takes_settings.contains(arguments.front())) {
     throw usage_error("'tightloop {}' takes no settings of a recipe, such as {}.", arguments.front(),
                       settings.front());

@@ -27,6 +27,7 @@ void add_tokenizer(CLI::App& app);
 void add_train(CLI::App& app, const Settings& settings);
 void add_eval(CLI::App& app, const Settings& settings);
 void add_generate(CLI::App& app);
+void add_fit(CLI::App& app, const Settings& settings);
 void add_model(CLI::App& app, const Settings& settings);
 void add_chat(CLI::App& app, const Settings& settings);
 void add_inspect(CLI::App& app, const Settings& settings);

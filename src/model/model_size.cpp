@@ -72,21 +72,4 @@ double flops_per_token(const ModelConfig& config, int64_t context) {
   return 6.0 * static_cast<double>(model_size(config).matmul) + 12.0 * width * seen;
 }
 
-TrainingMemory training_memory(const ModelConfig& config, int64_t tokens_per_micro_batch) {
-  const auto P = static_cast<double>(model_size(config).total);
-  const auto tokens = static_cast<double>(tokens_per_micro_batch);
-  TrainingMemory memory{.weights = 2 * P, .masters = 4 * P, .moments = 8 * P, .gradients = 6 * P};
-  // A block keeps, in bf16: both norms' inputs and outputs and both branches' ends (6 D), the projections
-  // before and after the rotation, what attention gives, and the inside of the feed-forward.
-  const bool gated = config.family != "gpt2" && config.family != "nanochat" && !config.translates();
-  const int64_t qkv = (config.heads + 2 * config.kv_heads) * config.head_size;
-  const int64_t inner = config.has_experts() ? config.experts_per_token * config.expert_ffn : config.ffn;
-  const int64_t kept = 6 * config.width + 2 * qkv + config.heads * config.head_size + (gated ? 3 : 2) * inner;
-  const int64_t across =
-      config.translates() ? config.encoder_layers * kept + config.layers * 8 * config.width : 0;
-  memory.activations = 2 * tokens * static_cast<double>(config.layers * kept + across);
-  memory.logits = (config.softcap > 0 ? 8 : 4) * tokens * static_cast<double>(config.vocab_size);
-  return memory;
-}
-
 }  // namespace tightloop

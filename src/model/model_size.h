@@ -19,14 +19,4 @@ ModelSize model_size(const ModelConfig& config);
 /// position that a layer looks at (its window, at most `context`; nothing is taken off for the causal half).
 double flops_per_token(const ModelConfig& config, int64_t context);
 
-/// What training holds in bf16 with fp32 masters and AdamW, in bytes.
-struct TrainingMemory {
-  double weights = 0, masters = 0, moments = 0;
-  double gradients = 0;    // fp32 sums, and the bf16 ones of the micro-batch at work
-  double activations = 0;  // what the backward pass needs of one micro-batch: about
-  double logits = 0;       // of one micro-batch, and their gradient: about
-  double total() const { return weights + masters + moments + gradients + activations + logits; }
-};
-TrainingMemory training_memory(const ModelConfig& config, int64_t tokens_per_micro_batch);
-
 }  // namespace tightloop

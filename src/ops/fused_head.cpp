@@ -65,11 +65,21 @@ ComputedLoss by_chunks(const Tensor& hidden, const Tensor& weight, const Tensor&
   return all;
 }
 
+int64_t rows_at_once(int64_t rows, bool cuda) {
+  return cuda ? kMostRows : std::clamp<int64_t>(rows / 16, 1, kMostRows);
+}
+
 }  // namespace
 
-int64_t fused_head_rows(const Tensor& hidden) {
-  if (hidden.is_cuda()) return kMostRows;
-  return std::clamp<int64_t>(hidden.size(0) / 16, 1, kMostRows);
+int64_t fused_head_rows(const Tensor& hidden) { return rows_at_once(hidden.size(0), hidden.is_cuda()); }
+
+double fused_head_bytes(int64_t rows, int64_t vocabulary, int64_t width, int64_t element, bool cuda) {
+  constexpr double kWide = 4;
+  const auto N = static_cast<double>(rows), V = static_cast<double>(vocabulary),
+             D = static_cast<double>(width), e = static_cast<double>(element);
+  const auto chunk = static_cast<double>(std::min(rows, rows_at_once(rows, cuda)));
+  const double rounded = e < kWide ? V * D * e : 0;  // the sum of the weight's gradient, or a part of it
+  return N * (D * e + kWide) + V * D * kWide + chunk * V * e + rounded;
 }
 
 LossSum fused_head(const Tensor& hidden, const Tensor& weight, const Tensor& targets,

@@ -94,10 +94,14 @@ void check_ids(const Batch& batch, int64_t vocab_size, const std::vector<std::st
   }
 }
 
-bool chunks_head(const LanguageModel& model, int64_t rows, const std::string& fused_head) {
+bool chunks_head(int64_t logits_bytes, const std::string& fused_head) {
   if (fused_head == "off" || fused_head == "false" || ops::plain()) return false;
+  return fused_head != "auto" || logits_bytes > kLargeLogits;
+}
+
+bool chunks_head(const LanguageModel& model, int64_t rows, const std::string& fused_head) {
   const auto weight = model.head().weight_VD;
-  return fused_head != "auto" || rows * weight.size(0) * weight.element_size() > kLargeLogits;
+  return chunks_head(rows * weight.size(0) * weight.element_size(), fused_head);
 }
 
 BatchLoss loss_of(LanguageModel& model, const DeviceBatch& batch, const LossSetup& setup) {

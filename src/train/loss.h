@@ -53,6 +53,7 @@ struct BatchLoss : ops::LossSum {
 BatchLoss loss_of(LanguageModel& model, const DeviceBatch& batch, const LossSetup& setup = {});
 
 /// Whether loss_of makes the logits of `rows` positions in chunks. "auto" does where they are large.
+bool chunks_head(int64_t logits_bytes, const std::string& fused_head);
 bool chunks_head(const LanguageModel& model, int64_t rows, const std::string& fused_head);
 
 struct HeldOutLoss {

@@ -1,0 +1,133 @@
+#include "train/memory_plan.h"
+
+#include <algorithm>
+
+#include "model/model_size.h"
+#include "ops/fused_head.h"
+#include "train/loss.h"
+
+namespace tightloop {
+
+namespace {
+
+constexpr double kLibraries = 33 << 20;  // work space of cuBLAS
+constexpr int64_t kBusyTokens = 8192;    // a micro-batch of fewer leaves a GPU waiting
+constexpr double kWide = 4;              // bytes of fp32
+
+/// What the head holds on top of the activations: while it computes the loss, and from then until its
+/// gradients were handed on.
+struct HeadMemory {
+  double forward, kept;
+};
+
+HeadMemory head_memory(const ModelConfig& model, const PassShape& shape, bool chunked, bool cuda) {
+  const auto N = static_cast<double>(shape.rows * shape.length), V = static_cast<double>(model.vocab_size),
+             D = static_cast<double>(model.width), e = static_cast<double>(shape.element);
+  const double hidden = N * D * e;
+  if (chunked) {
+    const double weight = V * D * e;
+    return {hidden + ops::fused_head_bytes(shape.rows * shape.length, model.vocab_size, model.width,
+                                           shape.element, cuda),
+            hidden + weight};
+  }
+  return {hidden + 2 * N * V * e, hidden + N * V * e};  // logits and, beside them, their gradient
+}
+
+}  // namespace
+
+std::string checkpointing_text(int64_t blocks, const ModelConfig& model) {
+  return blocks == 0 ? "none" : blocks == model.layers ? "all" : std::to_string(blocks);
+}
+
+std::string settled_checkpointing(const MemoryPlanner& planner, const ModelConfig& model, double memory) {
+  if (model.gradient_checkpointing != "auto") return model.gradient_checkpointing;
+  const auto found = planner.with_checkpointing(planner.written(), kUsableMemory * memory);
+  return checkpointing_text(found ? found->recomputed : model.layers, model);
+}
+
+double MemoryPlanner::parameters_of_a_block() const {
+  const ModelSize size = model_size(model_);
+  const int64_t table = model_.vocab_size * model_.width;
+  const int64_t outside =
+      table * (model_.tie_embeddings ? 1 : 2) + (model_.family == "gpt2" ? model_.context * model_.width : 0);
+  return static_cast<double>(size.total - outside) / static_cast<double>(model_.layers);
+}
+
+MemoryChoice MemoryPlanner::written() const {
+  const int64_t logits = train_.micro_batch * length_ * model_.vocab_size * element_;
+  return {.micro_batch = train_.micro_batch,
+          .accumulate = train_.accumulate,
+          .recomputed = model_.recomputed_blocks(),
+          .chunked = chunks_head(logits, train_.fused_head)};
+}
+
+MemoryPlan MemoryPlanner::plan(const MemoryChoice& choice) const {
+  const PassShape shape{choice.micro_batch, length_, element_};
+  const auto activations = activation_memory(model_, shape);
+  const auto head = head_memory(model_, shape, choice.chunked, cuda_);
+  const ModelSize size = model_size(model_);
+  const auto P = static_cast<double>(size.total), e = static_cast<double>(element_),
+             table = static_cast<double>(model_.vocab_size * model_.width);
+
+  MemoryPlan held;
+  held.weights = e * P;
+  held.masters = element_ < 4 ? kWide * P : 0;
+  // Muon keeps one moment of the matrices.
+  const bool muon = train_.optimizer == "muon";
+  held.moments =
+      2 * kWide * P - (muon ? kWide * parameters_of_a_block() * static_cast<double>(model_.layers) : 0);
+  held.gradients = choice.accumulate > 1 ? kWide * P : 0;
+  held.working = cuda_ ? kLibraries : 0;
+
+  MemoryPlan most = held;
+  const auto consider = [&](double gradients, double kept, double working) {
+    MemoryPlan moment = held;
+    moment.gradients += gradients, moment.activations += kept, moment.working += working;
+    if (moment.total() > most.total()) most = moment;
+  };
+
+  const auto L = static_cast<int64_t>(activations.blocks.size());
+  const auto stored = [&](int64_t layer) {
+    const BlockMemory& block = activations.blocks[layer];
+    return layer < choice.recomputed ? block.input : block.kept;
+  };
+  double kept = activations.outside;
+  for (int64_t layer = 0; layer < L; ++layer) kept += stored(layer);
+  consider(0, kept, head.forward);
+  consider(0, kept, head.kept + activations.state);
+
+  double gradients = e * table;  // of the head
+  for (int64_t layer = L - 1; layer >= 0; --layer) {
+    const BlockMemory& block = activations.blocks[layer];
+    kept -= stored(layer);
+    consider(gradients, kept + block.kept, block.backward - block.kept);
+    gradients += e * parameters_of_a_block();
+  }
+  consider(e * P + (model_.tie_embeddings ? e * table : 0), 0, activations.state);
+  return most;
+}
+
+std::optional<MemoryChoice> MemoryPlanner::with_checkpointing(MemoryChoice choice, double bytes) const {
+  for (choice.recomputed = 0; choice.recomputed <= model_.layers; ++choice.recomputed)
+    if (plan(choice).total() <= bytes) return choice;
+  return {};
+}
+
+std::optional<MemoryChoice> MemoryPlanner::advice(double bytes) const {
+  const MemoryChoice written = this->written();
+  const auto fits = [&](const MemoryChoice& choice) { return plan(choice).total() <= bytes; };
+  if (fits(written)) return written;
+  std::vector<MemoryChoice> smaller;  // the same rows a step, micro-batches falling
+  for (int64_t rows = written.micro_batch; rows >= 1; --rows) {
+    if (written.micro_batch % rows) continue;
+    smaller.push_back({rows, written.accumulate * (written.micro_batch / rows), 0, true});
+  }
+  const auto busy = [&](const MemoryChoice& choice) { return choice.micro_batch * length_ >= kBusyTokens; };
+  for (const auto& choice : smaller)
+    if (busy(choice) && fits(choice)) return choice;
+  for (const auto& choice : smaller)
+    if (const auto found = with_checkpointing(choice, bytes)) return found;
+  return {};
+}
+
+}  // namespace tightloop
