@@ -28,12 +28,20 @@ struct Options {
   bool json = false;
 };
 
-std::string gib(double bytes) { return fmt::format("{:.2f} GiB", bytes / kGiB); }
+std::string size_text(double bytes) {
+  return bytes < kGiB ? fmt::format("{:.0f} MiB", bytes / (1 << 20))
+                      : fmt::format("{:.2f} GiB", bytes / kGiB);
+}
 
 Json json_of(const MemoryPlan& plan) {
-  return {{"weights", plan.weights},     {"masters", plan.masters},         {"moments", plan.moments},
-          {"gradients", plan.gradients}, {"activations", plan.activations}, {"working", plan.working},
-          {"total", plan.total()}};
+  const auto whole = [](double bytes) { return static_cast<int64_t>(bytes); };
+  return {{"weights", whole(plan.weights)},
+          {"masters", whole(plan.masters)},
+          {"moments", whole(plan.moments)},
+          {"gradients", whole(plan.gradients)},
+          {"activations", whole(plan.activations)},
+          {"working", whole(plan.working)},
+          {"total", whole(plan.total())}};
 }
 
 Json json_of(const MemoryChoice& choice, const ModelConfig& model) {
@@ -89,8 +97,8 @@ std::string table(const Question& asked, double budget) {
       return asked.planner.plan(choice).total();
     };
     const auto found = asked.planner.with_checkpointing(choice, budget);
-    text += fmt::format("{:>12} {:>12} {:>12}   {}\n", choice.micro_batch, gib(bytes(0)),
-                        gib(bytes(model.layers)),
+    text += fmt::format("{:>12} {:>12} {:>12}   {}\n", choice.micro_batch, size_text(bytes(0)),
+                        size_text(bytes(model.layers)),
                         found ? checkpointing_text(found->recomputed, model) : "does not fit");
     if (choice.micro_batch == 1) return text;
   }
@@ -106,9 +114,12 @@ void fit(const Options& options, const Settings& settings) {
   const auto advice = asked.planner.advice(budget);
 
   if (options.json) {
-    Json json{
-        {"memory_bytes", asked.memory},     {"usable_bytes", budget}, {"written", json_of(choice, model)},
-        {"predicted_bytes", json_of(plan)}, {"fits", fits},           {"advice", nullptr}};
+    Json json{{"memory_bytes", static_cast<int64_t>(asked.memory)},
+              {"usable_bytes", static_cast<int64_t>(budget)},
+              {"written", json_of(choice, model)},
+              {"predicted_bytes", json_of(plan)},
+              {"fits", fits},
+              {"advice", nullptr}};
     if (advice) {
       json["advice"] = json_of(*advice, model);
       json["advice_bytes"] = json_of(asked.planner.plan(*advice));
@@ -119,12 +130,12 @@ void fit(const Options& options, const Settings& settings) {
   std::string text =
       fmt::format("{} rows x {} tokens, checkpointing {}, head {}: {} at the peak.\n", choice.micro_batch,
                   asked.recipe.data.seq_len, checkpointing_text(choice.recomputed, model),
-                  choice.chunked ? "by chunks" : "with whole logits", gib(plan.total()));
+                  choice.chunked ? "by chunks" : "with whole logits", size_text(plan.total()));
   text += fmt::format("  weights {}, masters {}, moments {}, gradients {}, activations {}, working {}\n",
-                      gib(plan.weights), gib(plan.masters), gib(plan.moments), gib(plan.gradients),
-                      gib(plan.activations), gib(plan.working));
-  text += fmt::format("{}: {}, of which {} are counted on. {}\n\n", asked.device, gib(asked.memory),
-                      gib(budget), fits ? "It fits." : "It does not fit.");
+                      size_text(plan.weights), size_text(plan.masters), size_text(plan.moments),
+                      size_text(plan.gradients), size_text(plan.activations), size_text(plan.working));
+  text += fmt::format("{}: {}, of which {} are counted on. {}\n\n", asked.device, size_text(asked.memory),
+                      size_text(budget), fits ? "It fits." : "It does not fit.");
   text += table(asked, budget) + "\n";
   if (!advice) {
     text += "Not even micro-batches of one row fit: take shorter rows (data.seq_len) or a smaller model.\n";
@@ -135,7 +146,7 @@ void fit(const Options& options, const Settings& settings) {
         "The same rows a step, and the least time, with ({}):\n  --train.micro_batch {} --train.accumulate "
         "{} "
         "--train.fused_head on --model.gradient_checkpointing {}\n",
-        gib(asked.planner.plan(*advice).total()), advice->micro_batch, advice->accumulate,
+        size_text(asked.planner.plan(*advice).total()), advice->micro_batch, advice->accumulate,
         checkpointing_text(advice->recomputed, model));
   }
   std::fputs(text.c_str(), stdout);

@@ -168,11 +168,11 @@ BlockMemory nanochat_block(const Sizes& s, int64_t layer) {
 
 ActivationMemory activation_memory(const ModelConfig& config, const PassShape& shape) {
   const Sizes s(config, shape);
-  ActivationMemory memory{.state = s.D, .outside = 0, .blocks = {}};
+  ActivationMemory memory{.state = s.D, .before = 0, .after = 0, .blocks = {}};
   const bool gpt2 = config.family == "gpt2", nanochat = config.family == "nanochat";
-  memory.outside = s.D + s.floats(gpt2 ? 2 : 1);  // the last norm
-  if (nanochat)                                   // norm of the embedding, smear, x0
-    memory.outside += 3 * s.D + s.floats(1) + s.wide(ModelConfig::kSmearChannels + 3);
+  memory.after = s.D + s.floats(gpt2 ? 2 : 1);  // the last norm
+  if (nanochat)                                 // norm of the embedding, smear, x0
+    memory.before = 3 * s.D + s.floats(1) + s.wide(ModelConfig::kSmearChannels + 3);
   for (int64_t layer = 0; layer < config.layers; ++layer)
     memory.blocks.push_back(gpt2 ? gpt2_block(s) : nanochat ? nanochat_block(s, layer) : llama_block(s));
   return memory;

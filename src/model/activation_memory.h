@@ -23,8 +23,8 @@ struct BlockMemory {
 /// What a model's forward pass leaves on the device for the backward pass, worked out from shapes, operator
 /// by operator: what autograd saves for each, which of that is shared, and when it is let go.
 struct ActivationMemory {
-  double state = 0;    // (B, T, D)
-  double outside = 0;  // kept outside of the blocks
+  double state = 0;              // (B, T, D)
+  double before = 0, after = 0;  // kept before the first and after the last block
   std::vector<BlockMemory> blocks;
 };
 

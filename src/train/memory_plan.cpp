@@ -91,16 +91,19 @@ MemoryPlan MemoryPlanner::plan(const MemoryChoice& choice) const {
     const BlockMemory& block = activations.blocks[layer];
     return layer < choice.recomputed ? block.input : block.kept;
   };
-  double kept = activations.outside;
+  double kept = activations.before + activations.after;
   for (int64_t layer = 0; layer < L; ++layer) kept += stored(layer);
   consider(0, kept, head.forward);
   consider(0, kept, head.kept + activations.state);
 
+  kept -= activations.after;
   double gradients = e * table;  // of the head
   for (int64_t layer = L - 1; layer >= 0; --layer) {
     const BlockMemory& block = activations.blocks[layer];
     kept -= stored(layer);
-    consider(gradients, kept + block.kept, block.backward - block.kept);
+    // A block that is computed again has its output once more.
+    const double again = layer < choice.recomputed ? activations.state : 0;
+    consider(gradients, kept + block.kept, block.backward - block.kept + again);
     gradients += e * parameters_of_a_block();
   }
   consider(e * P + (model_.tie_embeddings ? e * table : 0), 0, activations.state);

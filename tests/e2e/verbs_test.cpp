@@ -18,7 +18,7 @@ TEST(Program, HelpFitsAScreenAndEveryVerbHasAnExample) {
   EXPECT_LE(std::ranges::count(help.output, '\n'), 40);
   for (const char* verb : {"doctor", "config", "tokenizer train", "tokenizer encode", "tokenizer decode",
                            "tokenizer export", "data check", "data show", "data order", "prepare", "train",
-                           "eval", "generate", "bleu", "model show", "bench step"}) {
+                           "eval", "generate", "bleu", "fit", "model show", "bench step"}) {
     const auto one = run(folder.path(), std::string("tightloop ") + verb + " --help");
     EXPECT_EQ(one.exit_code, 0) << verb;
     EXPECT_TRUE(contains(one.output, "Example")) << verb << one.output;
@@ -71,6 +71,29 @@ TEST(ModelVerb, ShowsPresetsAndRecipes) {
   const auto wrong = run(folder.path(), "tightloop model show gpt2-124n");
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_TRUE(contains(wrong.output, "Did you mean 'gpt2-124m'?")) << wrong.output;
+}
+
+TEST(FitVerb, PredictsAndAdvises) {
+  const TempFolder folder;
+  const std::string recipe = "'" TIGHTLOOP_SOURCE_DIR "/configs/quickstart.yaml'";
+  const std::string gpt2 = "tightloop fit " + recipe +
+                           " --model.preset gpt2-124m --data.seq_len 1024 --train.micro_batch 64 "
+                           "--model.ffn 3072 --train.precision bf16 --train.fused_head on --memory ";
+  const auto outcome = run(folder.path(), gpt2 + "16 --json");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const auto json = nlohmann::json::parse(outcome.output);
+  EXPECT_FALSE(json["fits"]);
+  EXPECT_GT(json["predicted_bytes"]["total"].get<double>(), 16.0 * (1 << 30));
+  EXPECT_LT(json["advice_bytes"]["total"].get<double>(), 0.9 * 16.0 * (1 << 30));
+  const auto& advice = json["advice"];
+  EXPECT_EQ(advice["train.micro_batch"].get<int>() * advice["train.accumulate"].get<int>(), 64);
+  const auto text = run(folder.path(), gpt2 + "16 --use_gradient_checkpointing true");
+  EXPECT_TRUE(contains(text.output, "checkpointing all")) << text.output;
+  EXPECT_TRUE(contains(text.output, "It fits.")) << text.output;
+  EXPECT_EQ(run(folder.path(), "tightloop fit " + recipe).exit_code, 0) << "on this machine's own memory";
+  EXPECT_EQ(run(folder.path(), "tightloop fit " + recipe + " --memory none").exit_code, 2);
+  const auto tiny = run(folder.path(), gpt2 + "1");
+  EXPECT_TRUE(contains(tiny.output, "Not even")) << tiny.output;
 }
 
 TEST(ConfigVerb, ShowsOneSection) {
