@@ -14,7 +14,7 @@ tightloop() { LD_LIBRARY_PATH=$libraries "$carry/tightloop" "$@"; }
 table=$out/table.txt; : >"$table"
 row() { printf '%-46s %s\n' "$1" "$2" | tee -a "$table"; }
 work=$(mktemp -d); export TIGHTLOOP_DATA=$carry/data
-works="gpt2-124m nanochat-d12 nanochat-d20 minimind-64m minimind-moe-198m"
+works="${WORKS:-gpt2-124m nanochat-d12 nanochat-d20 minimind-64m minimind-moe-198m}"
 step() { tightloop bench step "$@" --json 2>>"$out/errors.txt" | tail -1; }
 # The numbers of a step that a table has room for.
 brief() { python3 -c '

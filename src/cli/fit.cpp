@@ -12,7 +12,7 @@
 #include "core/device.h"
 #include "tokenizer/tokenizer.h"
 #include "train/memory_plan.h"
-#include "train/trainer.h"
+#include "train/precision.h"
 
 namespace tightloop::cli {
 
