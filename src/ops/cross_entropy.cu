@@ -45,7 +45,7 @@ __device__ inline void for_packs(const uint4* from, int begin, int end, Body&& b
     uint4 batch[kBatch];
 #pragma unroll
     for (int k = 0; k < kBatch; ++k)
-      if (first + k * kBlock < end) batch[k] = __ldcs(from + first + k * kBlock);
+      if (first + k * kBlock < end) batch[k] = from[first + k * kBlock];
 #pragma unroll
     for (int k = 0; k < kBatch; ++k)
       if (first + k * kBlock < end) body(first + k * kBlock, batch[k]);
