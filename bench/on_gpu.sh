@@ -60,10 +60,10 @@ graphs() {
 memory() {
   for checkpointing in none all; do
     row "memory gpt2-124m, checkpointing $checkpointing" "$(step configs/gpt2-124m.yaml --synthetic --steps 5 --train.fused_head on --model.gradient_checkpointing $checkpointing | brief)"
-    row "  fit says" "$(tightloop fit configs/gpt2-124m.yaml --train.fused_head on --model.gradient_checkpointing $checkpointing --json 2>>"$out/errors.txt" | tail -1)"
+    row "  fit says" "$(tightloop fit configs/gpt2-124m.yaml --train.fused_head on --model.gradient_checkpointing $checkpointing --json 2>>"$out/errors.txt" | python3 -c 'import json,sys; r = json.load(sys.stdin)["predicted_bytes"]; print({k: round(v / 2**30, 3) for k, v in r.items()})')"
   done
   tightloop fit configs/gpt2-124m.yaml --memory 16 2>>"$out/errors.txt" | tee "$out/fit.txt" | tail -12
-  local advice; advice=$(tightloop fit configs/gpt2-124m.yaml --memory 16 --json 2>>"$out/errors.txt" | python3 -c 'import json,sys; print(json.load(sys.stdin).get("settings", ""))')
+  local advice; advice=$(tightloop fit configs/gpt2-124m.yaml --memory 16 --json 2>>"$out/errors.txt" | python3 -c 'import json,sys; a = json.load(sys.stdin)["advice"]; print("--train.micro_batch", a["train.micro_batch"], "--train.accumulate", a["train.accumulate"], "--train.fused_head on --model.gradient_checkpointing", a["model.gradient_checkpointing"])')
   row "fit for 16 GiB: $advice" "$(step configs/gpt2-124m.yaml --synthetic --steps 5 --train.memory_limit 16 $advice | brief)"
 }
 
@@ -71,7 +71,7 @@ data() {
   local text=$carry/data/text/tinyshakespeare.txt gsm8k=$carry/data/chat/gsm8k_train.jsonl
   tightloop prepare configs/gpt2-124m.yaml --data.source text --data.train "$text" --tokenizer.path "$carry/data/tokenizers/gpt2" --output "$work/shards" >>"$out/errors.txt" 2>&1
   row "gpt2-124m from shards" "$(step configs/gpt2-124m.yaml --steps 40 --data.source shards --data.train "$work/shards" --tokenizer.path "$carry/data/tokenizers/gpt2" --profile "$work/trace.json" | brief)"
-  row "minimind-64m SFT from JSONL" "$(step configs/minimind-64m-sft.yaml --steps 40 --data.source jsonl --data.train "$gsm8k" --data.seq_len 768 --train.micro_batch 32 --train.accumulate 1 --train.init_from= --model.preset minimind-64m --tokenizer.path "$carry/data/tokenizers/minimind" --profile "$work/trace2.json" | brief)"
+  row "minimind-64m SFT from JSONL" "$(step configs/sft-gsm8k.yaml --steps 40 --data.train "$gsm8k" --data.seq_len 768 --train.micro_batch 32 --train.accumulate 1 --model.preset minimind-64m --model.layers 0 --tokenizer.path "$carry/data/tokenizers/minimind" --profile "$work/trace2.json" | brief)"
 }
 
 costs() {

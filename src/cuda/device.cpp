@@ -13,6 +13,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/device.h"
@@ -171,7 +172,9 @@ class CudaDevice : public Device {
     c10::cuda::CUDAGuard guard(index());
     synchronize();  // a capture cannot wait for what runs on other streams
     empty_cache();  // graphs have memory of their own, and what ran before will not need its any more
-    const c10::cuda::CUDAStreamGuard aside(c10::cuda::getStreamFromPool(false, index()));
+    // Always the same stream: the memory of a graph is only ever reused on the stream that it was made on.
+    if (!capture_stream_) capture_stream_ = c10::cuda::getStreamFromPool(false, index());
+    const c10::cuda::CUDAStreamGuard aside(*capture_stream_);
     auto pool = pool_.lock();
     if (!pool) pool_ = pool = std::make_shared<const at::cuda::MempoolId_t>(at::cuda::graph_pool_handle());
     return std::make_unique<CudaGraph>(work, pool);
@@ -213,6 +216,7 @@ class CudaDevice : public Device {
 
   int index_;
   cudaDeviceProp properties_{};
+  std::optional<c10::cuda::CUDAStream> capture_stream_;
   std::weak_ptr<const at::cuda::MempoolId_t> pool_;  // one that no graph uses any more is void
 };
 
