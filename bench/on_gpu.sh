@@ -71,7 +71,7 @@ data() {
   local text=$carry/data/text/tinyshakespeare.txt gsm8k=$carry/data/chat/gsm8k_train.jsonl
   tightloop prepare configs/gpt2-124m.yaml --data.source text --data.train "$text" --tokenizer.path "$carry/data/tokenizers/gpt2" --output "$work/shards" >>"$out/errors.txt" 2>&1
   row "gpt2-124m from shards" "$(step configs/gpt2-124m.yaml --steps 40 --data.source shards --data.train "$work/shards" --tokenizer.path "$carry/data/tokenizers/gpt2" --profile "$work/trace.json" | brief)"
-  row "minimind-64m SFT from JSONL" "$(step configs/sft-gsm8k.yaml --steps 40 --data.train "$gsm8k" --data.seq_len 768 --train.micro_batch 32 --train.accumulate 1 --model.preset minimind-64m --model.layers 0 --tokenizer.path "$carry/data/tokenizers/minimind" --profile "$work/trace2.json" | brief)"
+  row "minimind-64m SFT from JSONL" "$(step configs/sft-gsm8k.yaml --steps 40 --data.train "$gsm8k" --data.seq_len 768 --train.micro_batch 32 --train.accumulate 1 --model.preset minimind-64m --model.layers 8 --model.width 768 --model.heads 8 --model.ffn 2432 --tokenizer.path "$carry/data/tokenizers/minimind" --profile "$work/trace2.json" | brief)"
 }
 
 costs() {
