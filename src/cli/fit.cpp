@@ -10,6 +10,7 @@
 #include "cli/recipe.h"
 #include "cli/verbs.h"
 #include "core/device.h"
+#include "core/error.h"
 #include "tokenizer/tokenizer.h"
 #include "train/memory_plan.h"
 #include "train/precision.h"
@@ -68,10 +69,14 @@ Question question(const Options& options, const Settings& settings) {
     vocabulary = load_tokenizer(recipe.tokenizer.path)->vocab_size();
   recipe.model.resolve(vocabulary, recipe.data.seq_len);
   Device& device = tightloop::device(recipe.train.device);
+  if (recipe.model.translates())
+    throw usage_error(
+        "fit knows rows of text; how large batches of pairs are is for data.batch_tokens to say.");
   const bool given = options.memory > 0, cuda = given || device.is_cuda();  // asked about a GPU of that size
   const auto& precision = recipe.train.precision;
-  const bool wide = given ? precision == "fp32" : compute_dtype(precision, device) == at::kFloat;
-  const double memory = given ? options.memory * kGiB : static_cast<double>(device.total_memory());
+  const bool wide = given ? precision.ends_with("32") : compute_dtype(precision, device) == at::kFloat;
+  const double limit = given ? options.memory : recipe.train.memory_limit;
+  const double memory = limit > 0 ? limit * kGiB : static_cast<double>(device.total_memory());
   MemoryPlanner planner(recipe.model, recipe.train, recipe.data.seq_len, wide ? 4 : 2, cuda);
   return {std::move(recipe), given ? "The memory given" : device.description(), memory, std::move(planner)};
 }
@@ -158,7 +163,8 @@ void add_fit(CLI::App& app, const Settings& settings) {
   auto options = std::make_shared<Options>();
   auto* verb = app.add_subcommand("fit", "Predict the memory that a training needs, and what fits");
   verb->add_option("CONFIG", options->config, "A recipe's file")->required();
-  verb->add_option("--memory", options->memory, "GiB to fit into; without it, the memory of train.device")
+  verb->add_option("--memory", options->memory,
+                   "GiB to fit into; without it train.memory_limit, or all of train.device's")
       ->check(at_least(0.001));
   verb->add_flag("--json", options->json, "For programs");
   verb->footer("Example: tightloop fit configs/gpt2-124m.yaml --memory 16 --train.micro_batch 64");

@@ -164,11 +164,49 @@ BlockMemory nanochat_block(const Sizes& s, int64_t layer) {
   return tape.run(s.D, 2 * s.D);  // x0's gradient gathers beside the stream's
 }
 
+// ReLU's result is what the last product reads; GELU and dropout make more.
+void seq2seq_ffn(Tape& tape, const Sizes& s) {
+  tape.branch(s.D + s.floats(2), s.D);
+  tape.add(s.D, s.D);  // up
+  tape.add(s.F, s.F);  // the activation
+  if (s.config.dropout > 0) tape.add(0, s.F);
+  tape.add(s.config.activation == "gelu" || s.config.dropout > 0 ? s.F : 0, s.F);  // down
+  end_branch(tape, s);
+}
+
+// Both sides are as long as the rows. Norms before or after each part keep the same.
+BlockMemory seq2seq_block(const Sizes& s, bool decoder) {
+  Tape tape;
+  const auto attention = [&] {
+    s.config.dropout > 0 ? dropped_attention(tape, s) : fused_attention(tape, s, s.qkv, false);
+    tape.add(0, s.q);
+    end_branch(tape, s);
+  };
+  tape.branch(s.D + s.floats(2), s.D);
+  tape.add(s.D, s.D);  // qkv
+  split(tape, s);
+  attention();
+  if (decoder) {
+    tape.branch(s.D + s.floats(2), s.D);
+    tape.add(s.D, s.D);  // queries; keys and values come from the encoder's states
+    tape.add(0, s.qkv);
+    attention();
+  }
+  seq2seq_ffn(tape, s);
+  return tape.run(s.D, decoder ? 2 * s.D : s.D);  // the encoder's states gather a gradient of their own
+}
+
 }  // namespace
 
 ActivationMemory activation_memory(const ModelConfig& config, const PassShape& shape) {
   const Sizes s(config, shape);
   ActivationMemory memory{.state = s.D, .before = 0, .after = 0, .blocks = {}};
+  if (config.translates()) {
+    memory.before = memory.after = s.D + s.floats(2);  // the last norms of encoder and decoder
+    memory.blocks.assign(config.encoder_layers, seq2seq_block(s, /*decoder=*/false));
+    memory.blocks.insert(memory.blocks.end(), config.layers, seq2seq_block(s, /*decoder=*/true));
+    return memory;
+  }
   const bool gpt2 = config.family == "gpt2", nanochat = config.family == "nanochat";
   memory.after = s.D + s.floats(gpt2 ? 2 : 1);  // the last norm
   if (nanochat)                                 // norm of the embedding, smear, x0

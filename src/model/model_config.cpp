@@ -210,7 +210,8 @@ void ModelConfig::resolve(int64_t tokenizer_vocab, int64_t row_length) {
     throw usage_error("model.experts_per_token ({}) is larger than model.experts ({}).", experts_per_token,
                       experts);
   }
-  recomputed_blocks();  // says what is wrong with it
+  if (recomputed_blocks() > 0 && translates())
+    throw usage_error("seq2seq keeps all activations: leave out model.gradient_checkpointing.");
 }
 
 void ModelConfig::resolve_gpt2() {

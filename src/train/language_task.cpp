@@ -11,6 +11,7 @@
 #include "model/model_size.h"
 #include "train/checkpoint.h"
 #include "train/loading.h"
+#include "train/memory_plan.h"
 #include "train/optimizer.h"
 #include "train/run_tokenizer.h"
 #include "train/saved_model.h"
@@ -26,7 +27,7 @@ LanguageTask::LanguageTask(Recipe& recipe, const RunFolder& run, nlohmann::json&
     if (dataset_.bad.total() > 0) log::warn("{}", dataset_.bad.report());
     recipe.model.resolve(tokenizer_->vocab_size(), recipe.data.seq_len);
   }
-  model_ = make_model(recipe.model, recipe.train.seed);
+  model_ = make_model(settled_model(recipe, device(recipe.train.device)), recipe.train.seed);
   load_start(run, metadata);
   if (recipe.lora.on())
     adapters_ = std::make_unique<Adapters>(model_->parameters(), recipe.lora, recipe.train.seed);

@@ -5,6 +5,7 @@
 #include "model/model_size.h"
 #include "ops/fused_head.h"
 #include "train/loss.h"
+#include "train/precision.h"
 
 namespace tightloop {
 
@@ -14,8 +15,8 @@ constexpr double kLibraries = 33 << 20;  // work space of cuBLAS
 constexpr int64_t kBusyTokens = 8192;    // a micro-batch of fewer leaves a GPU waiting
 constexpr double kWide = 4;              // bytes of fp32
 
-/// What the head holds on top of the activations: while it computes the loss, and from then until its
-/// gradients were handed on.
+/// What the head holds on top of the activations and the weight's gradient: while it computes the loss, and
+/// from then until its gradients were handed on.
 struct HeadMemory {
   double forward, kept;
 };
@@ -24,13 +25,9 @@ HeadMemory head_memory(const ModelConfig& model, const PassShape& shape, bool ch
   const auto N = static_cast<double>(shape.rows * shape.length), V = static_cast<double>(model.vocab_size),
              D = static_cast<double>(model.width), e = static_cast<double>(shape.element);
   const double hidden = N * D * e;
-  if (chunked) {
-    const double weight = V * D * e;
-    return {hidden + ops::fused_head_bytes(shape.rows * shape.length, model.vocab_size, model.width,
-                                           shape.element, cuda),
-            hidden + weight};
-  }
-  return {hidden + 2 * N * V * e, hidden + N * V * e};  // logits and, beside them, their gradient
+  if (!chunked) return {hidden + N * V * e, hidden + N * V * e};  // the gradient takes the logits' place
+  const int64_t rows = shape.rows * shape.length;
+  return {hidden + ops::fused_head_bytes(rows, model.vocab_size, model.width, shape.element, cuda), hidden};
 }
 
 }  // namespace
@@ -45,12 +42,23 @@ std::string settled_checkpointing(const MemoryPlanner& planner, const ModelConfi
   return checkpointing_text(found ? found->recomputed : model.layers, model);
 }
 
+ModelConfig settled_model(const Recipe& recipe, const Device& device) {
+  const auto element = static_cast<int64_t>(c10::elementSize(compute_dtype(recipe.train.precision, device)));
+  const MemoryPlanner planner(recipe.model, recipe.train, recipe.data.seq_len, element, device.is_cuda());
+  const double limit = recipe.train.memory_limit * (1 << 30);
+  ModelConfig model = recipe.model;
+  model.gradient_checkpointing =
+      settled_checkpointing(planner, model, limit > 0 ? limit : static_cast<double>(device.total_memory()));
+  return model;
+}
+
 double MemoryPlanner::parameters_of_a_block() const {
   const ModelSize size = model_size(model_);
-  const int64_t table = model_.vocab_size * model_.width;
-  const int64_t outside =
-      table * (model_.tie_embeddings ? 1 : 2) + (model_.family == "gpt2" ? model_.context * model_.width : 0);
-  return static_cast<double>(size.total - outside) / static_cast<double>(model_.layers);
+  int64_t outside = model_.vocab_size * model_.width * (model_.tie_embeddings ? 1 : 2);
+  if (model_.family == "gpt2") outside += model_.context * model_.width;
+  if (model_.translates() && !model_.share_embeddings) outside += model_.source_vocab_size * model_.width;
+  const int64_t blocks = model_.layers + (model_.translates() ? model_.encoder_layers : 0);
+  return static_cast<double>(size.total - outside) / static_cast<double>(blocks);
 }
 
 MemoryChoice MemoryPlanner::written() const {
@@ -76,13 +84,14 @@ MemoryPlan MemoryPlanner::plan(const MemoryChoice& choice) const {
   const bool muon = train_.optimizer == "muon";
   held.moments =
       2 * kWide * P - (muon ? kWide * parameters_of_a_block() * static_cast<double>(model_.layers) : 0);
-  held.gradients = choice.accumulate > 1 ? kWide * P : 0;
+  held.gradients = (choice.accumulate > 1 ? kWide * P : 0) + (train_.set_to_none ? 0 : e * P);
   held.working = cuda_ ? kLibraries : 0;
 
   MemoryPlan most = held;
   const auto consider = [&](double gradients, double kept, double working) {
     MemoryPlan moment = held;
-    moment.gradients += gradients, moment.activations += kept, moment.working += working;
+    if (train_.set_to_none) moment.gradients += gradients;
+    moment.activations += kept, moment.working += working;
     if (moment.total() > most.total()) most = moment;
   };
 
@@ -94,7 +103,7 @@ MemoryPlan MemoryPlanner::plan(const MemoryChoice& choice) const {
   double kept = activations.before + activations.after;
   for (int64_t layer = 0; layer < L; ++layer) kept += stored(layer);
   consider(0, kept, head.forward);
-  consider(0, kept, head.kept + activations.state);
+  consider(e * table, kept, head.kept + activations.state);
 
   kept -= activations.after;
   double gradients = e * table;  // of the head
@@ -111,7 +120,8 @@ MemoryPlan MemoryPlanner::plan(const MemoryChoice& choice) const {
 }
 
 std::optional<MemoryChoice> MemoryPlanner::with_checkpointing(MemoryChoice choice, double bytes) const {
-  for (choice.recomputed = 0; choice.recomputed <= model_.layers; ++choice.recomputed)
+  const int64_t most = model_.translates() ? 0 : model_.layers;
+  for (choice.recomputed = 0; choice.recomputed <= most; ++choice.recomputed)
     if (plan(choice).total() <= bytes) return choice;
   return {};
 }

@@ -5,8 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "core/device.h"
 #include "model/activation_memory.h"
-#include "train/train_config.h"
+#include "train/recipe.h"
 
 namespace tightloop {
 
@@ -61,6 +62,8 @@ constexpr double kUsableMemory = 0.9;
 /// model.gradient_checkpointing as it is to be run: "auto" becomes as few blocks as fit into `memory` bytes
 /// of a device, or all where nothing fits.
 std::string settled_checkpointing(const MemoryPlanner& planner, const ModelConfig& model, double memory);
+/// The recipe's model, resolved, with that settled for a device (train.memory_limit counts).
+ModelConfig settled_model(const Recipe& recipe, const Device& device);
 
 /// What model.gradient_checkpointing says for so many blocks: "none", "all" or the number.
 std::string checkpointing_text(int64_t blocks, const ModelConfig& model);
