@@ -195,7 +195,7 @@ TEST(Processes, HalfOfTheRowsEachGiveTheGradientOfAll) {
     model->parameters().to(at::kCPU, at::kDouble);
     const auto part = targets.narrow(0, first, count);
     const auto loss = loss_of(*model, {inputs.narrow(0, first, count), part});
-    loss.sum.backward();
+    loss.objective.backward();
     Sums sums{{}, loss.sum.item<double>(), (part != ops::kIgnoreIndex).sum().item<int64_t>()};
     for (const auto& value : model->parameters().values()) sums.gradients.push_back(value.grad());
     return sums;

@@ -1,0 +1,43 @@
+#include <algorithm>
+
+#include "dist/several.h"
+#include "ops/compare.h"
+#include "train/checkpoint.h"
+#include "train/small_recipe.h"
+#include "train/trainer.h"
+
+namespace tightloop::testing {
+namespace {
+
+TEST(SeveralProcesses, TrainAsOneDoesOnAllTheRows) {
+  if (!in_child()) return expect_success(2);
+  const fs::path folder = std::getenv("TIGHTLOOP_TEST_FOLDER");
+  auto recipe = small_recipe();
+  recipe.train.steps = 12, recipe.train.micro_batch = 4, recipe.train.threads = 1;
+  std::vector<double> losses;
+  bool main = false;
+  {
+    Processes processes;
+    main = processes.main();
+    const auto run = main ? RunFolder::create(folder / "two", false) : RunFolder(folder / "two");
+    losses = Trainer(recipe, run, processes).run().losses;
+  }
+  if (!main) {
+    EXPECT_TRUE(losses.empty()) << "the main process alone writes";
+    return;
+  }
+  recipe.train.micro_batch = 8;
+  const auto one = Trainer(recipe, RunFolder::create(folder / "one", false)).run();
+  ASSERT_EQ(losses.size(), 3u);
+  for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], one.losses[i], 1e-5 * one.losses[i]);
+  const auto weights = load_checkpoint(folder / "two" / "checkpoints").weights,
+             wanted = load_checkpoint(folder / "one" / "checkpoints").weights;
+  ASSERT_GT(wanted.tensors.size(), 3u);
+  for (const auto& [name, tensor] : wanted.tensors)
+    EXPECT_LT(relative_error(weights.tensors.at(name), tensor), 1e-3) << name;
+  const auto text = read_file(RunFolder(folder / "two").metrics());
+  EXPECT_EQ(std::ranges::count(text, '\n'), 4) << "three lines of losses and an evaluation, once:\n" << text;
+}
+
+}  // namespace
+}  // namespace tightloop::testing
