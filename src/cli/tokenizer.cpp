@@ -23,7 +23,8 @@ namespace {
 struct TrainOptions {
   DataConfig data;
   BpeTrainOptions bpe;
-  std::string output;
+  SentencePieceTrainOptions pieces;
+  std::string type = "byte_bpe", side = "both", output;
 };
 
 struct ExportOptions {
@@ -40,12 +41,28 @@ void train(TrainOptions options) {
   size_t bytes = 0, tokens = 0;
   std::string text;
   make_folder(options.output);  // first: a folder that cannot be is known before the work
-  const auto tokenizer = train_tokenizer(options.bpe, options.data, {});
+  if (!options.data.train_target.empty()) options.data.source = "pairs";
+  const PairSide side = options.side == "source"   ? PairSide::kSource
+                        : options.side == "target" ? PairSide::kTarget
+                                                   : PairSide::kBoth;
+  if (side != PairSide::kBoth && options.data.source != "pairs")
+    throw usage_error("--side is for pairs: add --source pairs.");
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (options.type == "byte_bpe") {
+    if (options.bpe.vocab_size < 257)
+      throw usage_error("a byte-level BPE has at least 257 tokens; --vocab-size is {}.",
+                        options.bpe.vocab_size);
+    tokenizer = train_tokenizer(options.bpe, options.data, {}, side);
+  } else {
+    options.pieces.model_type = options.type;
+    options.pieces.vocab_size = options.bpe.vocab_size, options.pieces.threads = options.bpe.threads;
+    tokenizer = train_tokenizer(options.pieces, options.data, {}, side);
+  }
   tokenizer->save(options.output);
   // How well it does on a look at the same files.
   constexpr size_t kEnough = 16 << 20;
   std::vector<int32_t> ids;
-  for (TrainingText again(options.data, {}); bytes < kEnough && again.next(text); ids.clear()) {
+  for (TrainingText again(options.data, {}, side); bytes < kEnough && again.next(text); ids.clear()) {
     tokenizer->encode(text, ids);
     bytes += text.size(), tokens += ids.size();
   }
@@ -106,21 +123,35 @@ void add_tokenizer(CLI::App& app) {
   tokenizer->require_subcommand(1);
 
   auto training = std::make_shared<TrainOptions>();
-  auto* train_verb = tokenizer->add_subcommand("train", "Train a byte-level BPE on text, JSONL or Parquet");
+  auto* train_verb = tokenizer->add_subcommand(
+      "train", "Train a byte-level BPE or a SentencePiece model on text, JSONL, Parquet or pairs");
   train_verb->add_option("FILES", training->data.train, "Files to learn from; patterns with * are understood")
       ->required();
   train_verb->add_option("--vocab-size", training->bpe.vocab_size, "Tokens, special ones included")
-      ->check(CLI::Range(257, 1'000'000));
+      ->check(CLI::Range(16, 1'000'000));
+  train_verb->add_option("--type", training->type, "byte_bpe, or SentencePiece's unigram or bpe")
+      ->check(CLI::IsMember({"byte_bpe", "unigram", "bpe"}));
+  train_verb
+      ->add_option("--coverage", training->pieces.character_coverage,
+                   "SentencePiece: share of the text's characters that get a token")
+      ->check(CLI::Range(0.9, 1.0));
+  train_verb->add_option("--target", training->data.train_target,
+                         "Of pairs in two files: the translations, line by line with FILES");
+  train_verb->add_option("--side", training->side, "Of pairs: both, source or target")
+      ->check(CLI::IsMember({"both", "source", "target"}));
   train_verb->add_option("--pattern", training->bpe.pattern,
                          "gpt2, gpt4 (cl100k), o200k, qwen, nanochat, llama3 or none");
   train_verb->add_option("--special", training->bpe.special_tokens, "Special tokens");
   train_verb->add_option("--threads", training->bpe.threads, "0: all cores");
   train_verb->add_option("--documents", training->data.documents, "file, blank_line or line")
       ->check(CLI::IsMember({"file", "blank_line", "line"}));
-  train_verb->add_option("--source", training->data.source, "text, jsonl or parquet: what the files hold");
+  train_verb->add_option("--source", training->data.source,
+                         "text, jsonl, parquet or pairs: what the files hold");
   train_verb->add_option("--text-field", training->data.text_field, "Of JSONL: the field with the text");
   train_verb->add_option("--output", training->output, "Folder to write")->required();
-  train_verb->footer("Example: tightloop tokenizer train 'books/*.txt' --vocab-size 8192 --output tok");
+  train_verb->footer(
+      "Examples: tightloop tokenizer train 'books/*.txt' --vocab-size 8192 --output tok\n"
+      "  tightloop tokenizer train train.en --target train.de --type unigram --output joint");
   train_verb->callback([=] { train(*training); });
 
   auto exporting = std::make_shared<ExportOptions>();

@@ -1,3 +1,5 @@
+#include <tuple>
+
 #include "data/json_access.h"
 
 namespace tightloop {
@@ -6,6 +8,24 @@ namespace {
 
 namespace dom = simdjson::dom;
 
+/// Where both sentences of a record lie, until this thread's next call. Throws BadRecord.
+std::pair<std::string_view, std::string_view> sides_of(const Record& record, const DataConfig& config,
+                                                       bool json) {
+  if (!json) return {record.bytes, record.second};
+  static thread_local simdjson::dom::parser parser;
+  static thread_local std::string rewritten;
+  const dom::element root = parse_json(record.bytes, parser, rewritten);
+  if (root.is_object()) {
+    const dom::object object = root.get_object().value_unsafe();
+    return {text_of(field_of(object, config.source_field), config.source_field),
+            text_of(field_of(object, config.target_field), config.target_field)};
+  }
+  const dom::array pair = list_of(root, "a pair");
+  if (pair.size() < 2) throw BadRecord{BadKind::kUnpaired, "the list has fewer than two sentences"};
+  return {text_of(pair.at(0).value_unsafe(), "the first of a pair"),
+          text_of(pair.at(1).value_unsafe(), "the second of a pair")};
+}
+
 class PairRenderer : public Renderer {
  public:
   PairRenderer(const DataConfig& config, const Tokenizer& source, const Tokenizer& target, bool json)
@@ -13,22 +33,7 @@ class PairRenderer : public Renderer {
 
  protected:
   void make(const Record& record, Rendered& out) const override {
-    static thread_local simdjson::dom::parser parser;
-    static thread_local std::string rewritten;
-    std::string_view first = record.bytes, second = record.second;
-    if (json_) {
-      const dom::element root = parse_json(record.bytes, parser, rewritten);
-      if (root.is_object()) {
-        const dom::object object = root.get_object().value_unsafe();
-        first = text_of(field_of(object, config_.source_field), config_.source_field);
-        second = text_of(field_of(object, config_.target_field), config_.target_field);
-      } else {
-        const dom::array pair = list_of(root, "a pair");
-        if (pair.size() < 2) throw BadRecord{BadKind::kUnpaired, "the list has fewer than two sentences"};
-        first = text_of(pair.at(0).value_unsafe(), "the first of a pair");
-        second = text_of(pair.at(1).value_unsafe(), "the second of a pair");
-      }
-    }
+    const auto [first, second] = sides_of(record, config_, json_);
     encode(first, source_, out.ids);
     encode(second, target_, out.second);
   }
@@ -38,10 +43,10 @@ class PairRenderer : public Renderer {
     if (text.find_first_not_of(" \t\r\n") == text.npos) throw BadRecord{BadKind::kEmpty, "one side is empty"};
     if (!simdjson::validate_utf8(text.data(), text.size()))
       throw BadRecord{BadKind::kInvalidUtf8, "not UTF-8 text"};
-    const int32_t end = tokenizer.end_of_text();
-    ids.push_back(tokenizer.token_id("<s>").value_or(end));
+    const SentenceMarks marks(tokenizer);
+    ids.push_back(marks.begin);
     tokenizer.encode(text, ids, SpecialText::kText);
-    ids.push_back(tokenizer.token_id("</s>").value_or(end));
+    ids.push_back(marks.end);
   }
 
   DataConfig config_;
@@ -50,6 +55,22 @@ class PairRenderer : public Renderer {
 };
 
 }  // namespace
+
+SentenceMarks::SentenceMarks(const Tokenizer& tokenizer)
+    : begin(tokenizer.token_id("<s>").value_or(tokenizer.end_of_text())),
+      end(tokenizer.token_id("</s>").value_or(tokenizer.end_of_text())) {}
+
+std::function<bool(const Record&, std::string&, std::string&)> make_pair_texts(const DataConfig& config,
+                                                                               bool json) {
+  return [config, json](const Record& record, std::string& source, std::string& target) {
+    try {
+      std::tie(source, target) = sides_of(record, config, json);
+      return true;
+    } catch (const BadRecord&) {
+      return false;
+    }
+  };
+}
 
 std::unique_ptr<Renderer> make_pair_renderer(const DataConfig& config, const Tokenizer& source,
                                              const Tokenizer& target, bool json) {

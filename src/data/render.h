@@ -65,11 +65,21 @@ std::unique_ptr<Renderer> make_json_renderer(const DataConfig& config, const Tok
 /// without any.
 std::function<bool(const Record&, std::string&)> make_json_texts(const DataConfig& config);
 
-/// Pairs: the ids of each side between its tokenizer's <s> and </s> (its end-of-text token where it has
-/// none). `json`: the record is ["source", "target"], or an object with data.source_field and
+/// The tokens that a sentence of a pair stands between: <s> and </s>, or the end-of-text token where the
+/// tokenizer has none.
+struct SentenceMarks {
+  explicit SentenceMarks(const Tokenizer& tokenizer);
+  int32_t begin, end;
+};
+
+/// Pairs: the ids of each side between its tokenizer's marks. `json`: the record is ["source", "target"], or an object with data.source_field and
 /// data.target_field.
 std::unique_ptr<Renderer> make_pair_renderer(const DataConfig& config, const Tokenizer& source,
                                              const Tokenizer& target, bool json);
+
+/// Of pairs, both sentences as they are written. False for a record that is none.
+std::function<bool(const Record&, std::string&, std::string&)> make_pair_texts(const DataConfig& config,
+                                                                               bool json);
 
 /// Appends a text and the end token to `out`, with the mask that `loss_after` asks for. Throws BadRecord when
 /// it is empty or nothing of it would be learned.

@@ -96,6 +96,10 @@ std::unique_ptr<RecordReader> make_reader(const DataConfig& config, bool val) {
   return std::make_unique<LineRecords>(paths, max_bytes);
 }
 
+bool pairs_are_json(const DataConfig& config) {
+  return config.train_target.empty() && is_json(expand_all(config.train));
+}
+
 std::unique_ptr<RecordReader> make_question_reader(std::vector<Question> questions) {
   return std::make_unique<QuestionReader>(std::move(questions));
 }
@@ -118,8 +122,7 @@ std::unique_ptr<Renderer> make_renderer(const SourceOptions& options) {
   if (data.source == "text" || data.source == "tasks") return make_text_renderer(data, options.tokenizer);
   if (data.source == "pairs") {
     const Tokenizer& target = options.target_tokenizer ? *options.target_tokenizer : options.tokenizer;
-    const bool json = data.train_target.empty() && is_json(expand_all(data.train));
-    return make_pair_renderer(data, options.tokenizer, target, json);
+    return make_pair_renderer(data, options.tokenizer, target, pairs_are_json(data));
   }
   // Texts need no template, and the tokenizer may have no tokens for one.
   std::shared_ptr<const ChatTemplate> chat;

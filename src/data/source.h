@@ -29,6 +29,8 @@ std::vector<fs::path> expand_all(const std::vector<std::string>& patterns);
 
 /// A reader of the files to learn from, or of those to evaluate on, as data.source says.
 std::unique_ptr<RecordReader> make_reader(const DataConfig& config, bool val);
+/// Of pairs: whether records are JSON, or lines.
+bool pairs_are_json(const DataConfig& config);
 /// Records of generated questions.
 std::unique_ptr<RecordReader> make_question_reader(std::vector<Question> questions);
 /// The same for any source with records, generated ones too.

@@ -1,5 +1,7 @@
 #include "data/training_text.h"
 
+#include <utility>
+
 #include "core/error.h"
 #include "data/held_out.h"
 #include "data/render.h"
@@ -7,15 +9,19 @@
 
 namespace tightloop {
 
-TrainingText::TrainingText(const DataConfig& config, const TasksConfig& tasks)
-    : val_share_(config.val.empty() ? config.holdout : 0) {
+TrainingText::TrainingText(const DataConfig& config, const TasksConfig& tasks, PairSide side)
+    : side_(side), val_share_(config.val.empty() ? config.holdout : 0) {
   if (config.source == "tasks") {
     reader_ = make_question_reader(training_questions(tasks));
     val_share_ = 0;
-  } else if (config.source == "text" || config.source == "jsonl" || config.source == "parquet") {
+  } else if (config.source == "text" || config.source == "jsonl" || config.source == "parquet" ||
+             config.source == "pairs") {
     if (config.train.empty()) throw usage_error("data.train names no file to learn from.");
     reader_ = make_reader(config, /*val=*/false);
-    if (config.source != "text") of_json_ = make_json_texts(config);
+    if (config.source == "pairs")
+      of_pair_ = make_pair_texts(config, pairs_are_json(config));
+    else if (config.source != "text")
+      of_json_ = make_json_texts(config);
   } else {
     throw usage_error(
         "a tokenizer cannot be trained on data.source '{}'. Train one on text or JSONL with 'tightloop "
@@ -26,6 +32,10 @@ TrainingText::TrainingText(const DataConfig& config, const TasksConfig& tasks)
 }
 
 bool TrainingText::next(std::string& text) {
+  if (!translation_.empty()) {
+    text = std::exchange(translation_, {});
+    return true;
+  }
   for (;;) {
     if (at_ == batch_.size()) {
       batch_.clear();
@@ -36,6 +46,12 @@ bool TrainingText::next(std::string& text) {
     if (record.bad != BadKind::kNone) continue;
     if (record.first) held_out_ = is_held_out(record.bytes, val_share_);
     if (held_out_) continue;
+    if (of_pair_) {
+      if (!of_pair_(record, text, translation_)) continue;
+      if (side_ == PairSide::kTarget) text.swap(translation_);
+      if (side_ != PairSide::kBoth) translation_.clear();
+      return true;
+    }
     if (!of_json_) {
       text = record.bytes;
       return true;

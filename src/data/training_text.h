@@ -10,18 +10,24 @@
 
 namespace tightloop {
 
+/// Of pairs: whose sentences.
+enum class PairSide { kBoth, kSource, kTarget };
+
 /// The plain texts of the train part, one after the other: what a tokenizer of one's own is trained on. Of
 /// conversations, the words of all turns. Held-out documents are left out.
 class TrainingText {
  public:
-  /// Sources without texts (shards, pairs) are a usage error that says what to do.
-  TrainingText(const DataConfig& config, const TasksConfig& tasks);
+  /// Sources without texts (shards) are a usage error that says what to do.
+  TrainingText(const DataConfig& config, const TasksConfig& tasks, PairSide side = PairSide::kBoth);
   /// The next text (a long document comes in pieces), false after the last.
   bool next(std::string& text);
 
  private:
   std::unique_ptr<RecordReader> reader_;
   std::function<bool(const Record&, std::string&)> of_json_;  // where records are JSON
+  std::function<bool(const Record&, std::string&, std::string&)> of_pair_;
+  const PairSide side_;
+  std::string translation_;  // of the source that was given out last, still to come
   double val_share_;
   RecordBatch batch_;
   size_t at_ = 0;

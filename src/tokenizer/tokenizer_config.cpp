@@ -6,10 +6,21 @@ namespace tightloop {
 
 void TokenizerConfig::describe(Fields& fields) {
   fields.add("path", path, "Folder or file of an existing tokenizer; empty: train one on the run's data");
-  fields.add("target_path", target_path, "Of pairs: the tokenizer of the translations; empty: the same as of the sources");
-  fields.add("vocab_size", vocab_size, "Size of a trained vocabulary; 257: one token a byte, and the end of text")
-      .range(257, 1'000'000);
-  fields.add("pattern", pattern, "How text is split before merging").choices({"gpt2", "cl100k", "o200k", "qwen", "nanochat"});
+  fields.add("target_path", target_path,
+             "Of pairs: the tokenizer of the translations; empty: the same as of the sources");
+  fields.add("type", type, "What is trained: byte-level BPE, or a SentencePiece model (unigram, bpe)")
+      .choices({"byte_bpe", "unigram", "bpe"});
+  fields
+      .add("character_coverage", character_coverage,
+           "SentencePiece: share of the text's characters that get a token; 1 for small alphabets")
+      .range(0.9, 1);
+  fields.add("joint", joint, "Of pairs: one trained tokenizer for both sides, or one for each");
+  fields
+      .add("vocab_size", vocab_size,
+           "Size of a trained vocabulary; 257: one token a byte, and the end of text")
+      .range(16, 1'000'000);
+  fields.add("pattern", pattern, "How text is split before merging")
+      .choices({"gpt2", "cl100k", "o200k", "qwen", "nanochat"});
   fields.add("special_tokens", special_tokens,
              "Tokens of a trained vocabulary that text never becomes: the end of documents, marks of a chat");
 }

@@ -11,7 +11,10 @@ class Fields;
 /// Section "tokenizer": an existing one, or how to train one from the run's own data.
 struct TokenizerConfig {
   std::string path, target_path;
+  std::string type = "byte_bpe";
   int64_t vocab_size = 4096;
+  double character_coverage = 0.9995;
+  bool joint = true;
   std::string pattern = "gpt2";
   std::vector<std::string> special_tokens{"<|endoftext|>"};
 

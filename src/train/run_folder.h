@@ -30,6 +30,8 @@ class RunFolder {
   std::filesystem::path metrics() const { return root_ / "metrics.jsonl"; }
   std::filesystem::path log() const { return root_ / "log.txt"; }
   std::filesystem::path tokenizer() const { return root_ / "tokenizer"; }
+  /// Of the translations, where it is not that of the sources; may be absent.
+  std::filesystem::path target_tokenizer() const { return root_ / "tokenizer_target"; }
   std::filesystem::path index() const { return root_ / "index"; }
   std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
 

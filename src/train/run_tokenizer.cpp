@@ -5,47 +5,88 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "core/terminal.h"
 #include "data/training_text.h"
 
 namespace tightloop {
 
+namespace {
+
+/// Texts one after the other, for a trainer; a data error at the end when there was nothing in them.
+class CountedText {
+ public:
+  CountedText(const DataConfig& data, const TasksConfig& tasks, PairSide side)
+      : files_(data.train), texts_(data, tasks, side) {}
+  bool next(std::string& text) {
+    const bool more = texts_.next(text);
+    bytes_ += more ? text.size() : 0;
+    if (!more && bytes_ == 0) {
+      throw data_error(
+          "there is no text to train a tokenizer on in '{}'. Name files with text in them, or a tokenizer "
+          "with --tokenizer.path.",
+          fmt::join(files_, "', '"));
+    }
+    return more;
+  }
+
+ private:
+  std::vector<std::string> files_;
+  TrainingText texts_;
+  size_t bytes_ = 0;
+};
+
+std::unique_ptr<Tokenizer> train_of(const Recipe& recipe, PairSide side) {
+  const TokenizerConfig& config = recipe.tokenizer;
+  const auto threads = static_cast<int>(recipe.data.tokenizer_threads);
+  const auto size = static_cast<int32_t>(config.vocab_size);
+  if (config.type != "byte_bpe") {
+    SentencePieceTrainOptions options;
+    options.vocab_size = size, options.model_type = config.type, options.threads = threads;
+    options.character_coverage = config.character_coverage;
+    return train_tokenizer(options, recipe.data, recipe.tasks, side);
+  }
+  constexpr int32_t kBytes = 257;  // and the end of text
+  if (size < kBytes)
+    throw usage_error("tokenizer.vocab_size is {}; a byte-level BPE has at least {} tokens.", size, kBytes);
+  BpeTrainOptions options;
+  options.vocab_size = size, options.pattern = config.pattern, options.threads = threads;
+  options.special_tokens = config.special_tokens;
+  // One token a byte has nothing to learn from the texts.
+  if (size == kBytes) return train_bpe(options, [](std::string&) { return false; });
+  return train_tokenizer(options, recipe.data, recipe.tasks, side);
+}
+
+}  // namespace
+
 std::unique_ptr<Tokenizer> train_tokenizer(BpeTrainOptions options, const DataConfig& data,
-                                           const TasksConfig& tasks) {
+                                           const TasksConfig& tasks, PairSide side) {
   options.progress = [](std::string_view phase, size_t done, size_t total) {
     terminal::set_live(fmt::format("Training the tokenizer: {} {}{}", phase,
                                    human_count(static_cast<double>(done)),
                                    total ? "/" + human_count(static_cast<double>(total)) : ""));
   };
-  TrainingText texts(data, tasks);
-  size_t bytes = 0;
-  auto tokenizer = train_bpe(options, [&](std::string& text) {
-    const bool more = texts.next(text);
-    bytes += more ? text.size() : 0;
-    return more;
-  });
+  CountedText texts(data, tasks, side);
+  auto tokenizer = train_bpe(options, [&](std::string& text) { return texts.next(text); });
   terminal::clear_live();
-  if (bytes == 0) {
-    throw data_error(
-        "there is no text to train a tokenizer on in '{}'. Name files with text in them, or a tokenizer with "
-        "--tokenizer.path.",
-        fmt::join(data.train, "', '"));
-  }
+  return tokenizer;
+}
+
+std::unique_ptr<Tokenizer> train_tokenizer(const SentencePieceTrainOptions& options, const DataConfig& data,
+                                           const TasksConfig& tasks, PairSide side) {
+  terminal::set_live("Training the tokenizer");
+  CountedText texts(data, tasks, side);
+  auto tokenizer = train_sentencepiece(options, [&](std::string& text) { return texts.next(text); });
+  terminal::clear_live();
   return tokenizer;
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const Recipe& recipe) {
   if (!recipe.tokenizer.path.empty()) return load_tokenizer(recipe.tokenizer.path);
-  BpeTrainOptions options;
-  options.vocab_size = static_cast<int32_t>(recipe.tokenizer.vocab_size);
-  options.pattern = recipe.tokenizer.pattern;
-  options.special_tokens = recipe.tokenizer.special_tokens;
-  options.threads = static_cast<int>(recipe.data.tokenizer_threads);
-  // One token a byte has nothing to learn from the texts.
-  if (options.vocab_size == 257) return train_bpe(options, [](std::string&) { return false; });
-  return train_tokenizer(options, recipe.data, recipe.tasks);
+  return train_of(recipe, PairSide::kBoth);
 }
 
 std::unique_ptr<Tokenizer> prepare_tokenizer(const Recipe& recipe, const RunFolder& run) {
@@ -53,6 +94,41 @@ std::unique_ptr<Tokenizer> prepare_tokenizer(const Recipe& recipe, const RunFold
   auto tokenizer = make_tokenizer(recipe);
   tokenizer->save(run.tokenizer());
   return tokenizer;
+}
+
+PairTokenizers load_pair_tokenizers(const RunFolder& run) {
+  PairTokenizers pair{load_tokenizer(run.tokenizer()), nullptr};
+  if (std::filesystem::exists(run.target_tokenizer()))
+    pair.own_target = load_tokenizer(run.target_tokenizer());
+  return pair;
+}
+
+PairTokenizers prepare_pair_tokenizers(const Recipe& recipe, const RunFolder& run) {
+  const TokenizerConfig& config = recipe.tokenizer;
+  PairTokenizers pair;
+  if (!std::filesystem::is_empty(run.tokenizer())) {
+    pair = load_pair_tokenizers(run);
+  } else {
+    if (config.path.empty() && !config.target_path.empty())
+      throw usage_error("tokenizer.target_path is given without tokenizer.path; give both or none.");
+    if (!config.path.empty()) {
+      pair.source = load_tokenizer(config.path);
+      if (!config.target_path.empty()) pair.own_target = load_tokenizer(config.target_path);
+    } else {
+      pair.source = train_of(recipe, config.joint ? PairSide::kBoth : PairSide::kSource);
+      if (!config.joint) pair.own_target = train_of(recipe, PairSide::kTarget);
+    }
+    if (pair.own_target) {
+      make_folder(run.target_tokenizer());
+      pair.own_target->save(run.target_tokenizer());
+    }
+    pair.source->save(run.tokenizer());
+  }
+  if (pair.own_target && recipe.model.share_embeddings)
+    throw usage_error(
+        "model.share_embeddings needs one tokenizer for both sides. Set it to false, or use a joint "
+        "tokenizer (tokenizer.joint).");
+  return pair;
 }
 
 }  // namespace tightloop

@@ -57,9 +57,19 @@ std::unique_ptr<Tokenizer> SavedModel::tokenizer() const {
 
 void SavedModel::load_weights(LanguageModel& model) const {
   if (checkpoints_.empty()) return import_weights(path_, model);
+  load_weights(model.parameters());
+}
+
+void SavedModel::load_weights(Parameters& parameters) const {
+  if (checkpoints_.empty()) throw usage_error("'{}' is not a run.", path_.string());
   auto checkpoint = load_checkpoint(checkpoints_, step_, /*weights_only=*/true);
   if (recipe_.lora.on()) merge_adapters(checkpoint.weights, recipe_.lora);
-  tightloop::load_weights(model.parameters(), checkpoint.weights, "model.safetensors");
+  tightloop::load_weights(parameters, checkpoint.weights, "model.safetensors");
+}
+
+PairTokenizers SavedModel::pair_tokenizers() const {
+  if (checkpoints_.empty()) throw usage_error("'{}' is not a run.", path_.string());
+  return load_pair_tokenizers(RunFolder(checkpoints_.parent_path()));
 }
 
 }  // namespace tightloop

@@ -10,6 +10,7 @@
 #include "model/language_model.h"
 #include "tokenizer/tokenizer.h"
 #include "train/recipe.h"
+#include "train/run_tokenizer.h"
 
 namespace tightloop {
 
@@ -34,6 +35,10 @@ class SavedModel {
   /// Copies the weights into a model of the same sizes, adapters merged. What does not fit is a checkpoint
   /// error that names the tensor and both shapes.
   void load_weights(LanguageModel& model) const;
+  /// The same for a run of any family.
+  void load_weights(Parameters& parameters) const;
+  /// Of a run that translates.
+  PairTokenizers pair_tokenizers() const;
 
  private:
   void open_run(const std::filesystem::path& run, std::optional<int64_t> step);

@@ -9,8 +9,8 @@ namespace {
 
 using testing::TempFolder;
 
-std::vector<std::string> texts_of(const DataConfig& config) {
-  TrainingText texts(config, {});
+std::vector<std::string> texts_of(const DataConfig& config, PairSide side = PairSide::kBoth) {
+  TrainingText texts(config, {}, side);
   std::vector<std::string> all;
   for (std::string text; texts.next(text);) all.push_back(text);
   return all;
@@ -44,6 +44,25 @@ TEST(TrainingText, HeldOutTextsAreLeftOutAndOtherSourcesRefused) {
   EXPECT_NEAR(static_cast<double>(texts_of(config).size()), 800, 60);
   config.source = "shards";
   testing::error_of(ExitCode::kUsage, [&] { texts_of(config); });
+}
+
+TEST(TrainingText, OfPairsItIsEitherSideOrBoth) {
+  TempFolder folder;
+  std::ofstream(folder / "a.tsv") << "one\teins\textra\nno tab\ntwo\tzwei\n";
+  std::ofstream(folder / "a.json") << R"([["one","eins"],["lonely"],["two","zwei"]])";
+  std::ofstream(folder / "a.en") << "one\ntwo\n";
+  std::ofstream(folder / "a.de") << "eins\nzwei\n";
+  using Texts = std::vector<std::string>;
+  for (const char* name : {"a.tsv", "a.json", "a.en"}) {
+    DataConfig config;
+    config.source = "pairs";
+    config.holdout = 0;
+    config.train = {(folder / name).string()};
+    if (std::string(name) == "a.en") config.train_target = {(folder / "a.de").string()};
+    EXPECT_EQ(texts_of(config), (Texts{"one", "eins", "two", "zwei"})) << name;
+    EXPECT_EQ(texts_of(config, PairSide::kSource), (Texts{"one", "two"})) << name;
+    EXPECT_EQ(texts_of(config, PairSide::kTarget), (Texts{"eins", "zwei"})) << name;
+  }
 }
 
 }  // namespace
