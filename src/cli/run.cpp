@@ -74,6 +74,7 @@ int parse_and_run(int argc, char** argv) {
   add_generate(app);
   add_chat(app, settings);
   add_inspect(app, settings);
+  add_translate(app);
   add_bleu(app);
   add_export(app);
   add_data(app, settings);

@@ -33,6 +33,7 @@ void add_chat(CLI::App& app, const Settings& settings);
 void add_inspect(CLI::App& app, const Settings& settings);
 void add_export(CLI::App& app);
 void add_bleu(CLI::App& app);
+void add_translate(CLI::App& app);
 void add_bench(CLI::App& app, const Settings& settings);
 void add_bench_step(CLI::App& bench, const Settings& settings);
 void add_bench_update(CLI::App& bench, const Settings& settings);

@@ -1,6 +1,7 @@
 #include "model/kv_cache.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
 
 namespace tightloop {
 
@@ -39,8 +40,12 @@ bool KvCache::truncate(int64_t length) {
 
 void KvCache::select_rows(const at::Tensor& rows) {
   for (auto& layer : layers_) {
-    layer.keys = layer.keys.index_select(0, rows);
-    layer.values = layer.values.index_select(0, rows);
+    for (auto* held : {&layer.keys, &layer.values}) {  // what is not used yet need not be copied
+      auto kept = at::empty({rows.size(0), held->size(1), held->size(2), held->size(3)}, held->options());
+      auto used = kept.narrow(2, 0, length_);
+      at::index_select_out(used, held->narrow(2, 0, length_), 0, rows);
+      *held = kept;
+    }
   }
   if (last_embedding_.defined()) last_embedding_ = last_embedding_.index_select(0, rows);
 }

@@ -52,5 +52,39 @@ TEST(BleuVerb, SidesOfDifferentLengthAreRefusedByLine) {
   EXPECT_EQ(run(folder.path(), "tightloop bleu --ref ref --hyp ref --tokenize intl").exit_code, 2);
 }
 
+TEST(TokenizerVerb, TrainsSentencePieceOnPairs) {
+  const TempFolder folder;
+  std::ofstream sources(folder / "a.en"), targets(folder / "a.de");
+  for (int i = 0; i < 200; ++i) {
+    sources << (i % 2 ? "the cat sees a dog\n" : "a dog sleeps here\n");
+    targets << (i % 2 ? "die katze sieht einen hund\n" : "ein hund schläft zwar hier\n");
+  }
+  sources.close(), targets.close();
+  const std::string train = "tightloop tokenizer train a.en --target a.de --vocab-size 30 --output ";
+  for (const std::string type : {"unigram", "bpe"}) {
+    const auto joint = run(folder.path(), train + "joint --type " + type);
+    ASSERT_EQ(joint.exit_code, 0) << joint.output;
+    const auto both = run(folder.path(),
+                          "echo 'die katze sees' | tightloop tokenizer encode --tokenizer joint --lines | "
+                          "tightloop tokenizer decode --tokenizer joint --lines");
+    EXPECT_EQ(both.output, "die katze sees\n");
+  }
+  ASSERT_EQ(run(folder.path(), train + "source --side source --type unigram").exit_code, 0);
+  const auto unknown = run(folder.path(),
+                           "echo 'zz' | tightloop tokenizer encode --tokenizer source --lines | tightloop "
+                           "tokenizer decode --tokenizer source --lines");
+  EXPECT_FALSE(contains(unknown.output, "zz")) << "the sources have no z";
+  EXPECT_EQ(run(folder.path(), train + "x --type byte_bpe").exit_code, 2);
+  EXPECT_EQ(run(folder.path(), "tightloop tokenizer train a.en --side target --output x").exit_code, 2);
+}
+
+TEST(TranslateVerb, NeedsARunThatTranslates) {
+  const TempFolder folder;
+  EXPECT_EQ(run(folder.path(), "echo x | tightloop translate --run nowhere").exit_code, 2);
+  const auto more = run(folder.path(), "echo x | tightloop translate --run nowhere --beam 2 --nbest 3");
+  EXPECT_EQ(more.exit_code, 2);
+  EXPECT_TRUE(contains(more.output, "--beam")) << more.output;
+}
+
 }  // namespace
 }  // namespace tightloop

@@ -18,7 +18,7 @@ TEST(Program, HelpFitsAScreenAndEveryVerbHasAnExample) {
   EXPECT_LE(std::ranges::count(help.output, '\n'), 40);
   for (const char* verb : {"doctor", "config", "tokenizer train", "tokenizer encode", "tokenizer decode",
                            "tokenizer export", "data check", "data show", "data order", "prepare", "train",
-                           "eval", "generate", "bleu", "fit", "model show", "bench step"}) {
+                           "eval", "generate", "translate", "bleu", "fit", "model show", "bench step"}) {
     const auto one = run(folder.path(), std::string("tightloop ") + verb + " --help");
     EXPECT_EQ(one.exit_code, 0) << verb;
     EXPECT_TRUE(contains(one.output, "Example")) << verb << one.output;

@@ -1,0 +1,145 @@
+#include "infer/translate.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/at_least.h"
+#include "cli/line_input.h"
+#include "cli/model_choice.h"
+#include "cli/report.h"
+#include "cli/verbs.h"
+#include "core/error.h"
+#include "core/interrupt.h"
+#include "core/log.h"
+#include "core/terminal.h"
+
+namespace tightloop::cli {
+
+namespace {
+
+constexpr size_t kAtOnce = 8192;  // lines that are read before the first is written
+
+struct Options {
+  ModelChoice model;
+  TranslateOptions how;
+  bool scores = false, json = false;
+};
+
+void put(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+/// One line, whatever it holds: translations parted by tabs, each behind its score where scores are wanted.
+std::string line_of(const std::string& source, const std::vector<TextTranslation>& found,
+                    const Options& options) {
+  if (options.json) {
+    nlohmann::json json{{"source", source}, {"translations", nlohmann::json::array()}};
+    for (const auto& one : found) json["translations"].push_back({{"text", one.text}, {"score", one.score}});
+    return dump(json, /*indent=*/-1);
+  }
+  std::string line;
+  for (const auto& one : found) {
+    if (&one != &found.front()) line += '\t';
+    if (options.scores) line += fmt::format("{:.4f}\t", one.score);
+    line += one.text;
+  }
+  return line;
+}
+
+void translate_lines(LoadedTranslator& run, Options& options, LineInput& input) {
+  for (bool more = true; more;) {
+    std::vector<std::string> lines;
+    while (lines.size() < kAtOnce) {
+      const auto line = input.next();
+      more = line.has_value();
+      if (!more) break;
+      lines.push_back(line->text);
+      if (lines.back().ends_with('\r')) lines.back().pop_back();
+    }
+    const uint64_t before = options.how.first_line;
+    options.how.progress = [&](size_t done) { show_progress("Lines", before + done, before + lines.size()); };
+    const auto found = translate(*run.model, run.tokenizers, lines, options.how);
+    terminal::clear_live();
+    if (interrupted()) throw Stop{static_cast<int>(ExitCode::kInterrupted)};
+    std::string text;
+    for (size_t i = 0; i < lines.size(); ++i) text += line_of(lines[i], found[i], options) + "\n";
+    put(text);
+    options.how.first_line += lines.size();
+  }
+}
+
+void converse(LoadedTranslator& run, Options& options, LineInput& input) {
+  put("Type a sentence; Ctrl-D ends.\n");
+  while (const auto line = input.next()) {
+    if (line->interrupted) {
+      put("(Ctrl-D ends)\n");
+      continue;
+    }
+    const std::vector<std::string> lines{line->text};
+    clear_interrupt();
+    for (const auto& one : translate(*run.model, run.tokenizers, lines, options.how).front())
+      put(options.scores ? fmt::format("{:.4f}\t{}\n", one.score, one.text) : one.text + "\n");
+    ++options.how.first_line;
+  }
+  put("\n");
+}
+
+void run_verb(Options& options) {
+  DecodeConfig& decode = options.how.decode;
+  if (!decode.sample && decode.nbest > decode.beam)
+    throw usage_error("--nbest {} needs a --beam of at least as many; it is {}.", decode.nbest, decode.beam);
+  auto run = load_translator(options.model.folder(), options.model.device, {}, options.model.precision);
+  options.how.on_cut = [&](size_t line, size_t tokens) {
+    log::warn("line {} has {} tokens; it is cut to the {} that the model reads.",
+              options.how.first_line + line + 1, tokens, run.recipe.model.context);
+  };
+  catch_interrupts();
+  const bool typed = ::isatty(STDIN_FILENO) && ::isatty(STDOUT_FILENO);
+  LineInput input(typed, "> ", typed && !std::getenv("NO_COLOR") ? "1;36" : nullptr);
+  if (typed) return converse(run, options, input);
+  translate_lines(run, options, input);
+}
+
+}  // namespace
+
+void add_translate(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  auto* verb = app.add_subcommand("translate", "Translate lines from standard input");
+  DecodeConfig& decode = options->how.decode;
+  options->model.add_to(*verb);
+  verb->add_option("--beam", decode.beam, "Translations followed at once; 1: greedy")
+      ->check(CLI::Range(1, 1000));
+  verb->add_option("--length-penalty", decode.length_penalty,
+                   "Above 0: long translations are less at a disadvantage")
+      ->check(CLI::Range(0.0, 10.0));
+  verb->add_option("--nbest", decode.nbest, "Translations of each line, parted by tabs")
+      ->check(CLI::Range(1, 1000));
+  verb->add_flag("--scores", options->scores, "Put a translation's score before it");
+  verb->add_option("--batch-tokens", options->how.batch_tokens,
+                   "Source tokens times translations followed in a batch")
+      ->check(at_least(1));
+  verb->add_option("--extra-tokens", decode.extra_tokens,
+                   "A translation has at most so many tokens more than its source")
+      ->check(CLI::Range(1, 100'000));
+  verb->add_flag("--sample", decode.sample, "Draw translations at random instead");
+  verb->add_option("--temperature", decode.temperature, "With --sample: below 1 likely ones come more often")
+      ->check(CLI::Range(0.01, 100.0));
+  verb->add_option("--top-k", decode.top_k, "With --sample: among this many likeliest tokens; 0: all")
+      ->check(at_least(0));
+  verb->add_option("--top-p", decode.top_p,
+                   "With --sample: among the likeliest that make up this probability")
+      ->check(CLI::Range(0.0, 1.0));
+  verb->add_option("--seed", decode.seed, "With --sample: the same seed gives the same text");
+  verb->add_flag("--json", options->json, "For programs: an object a line");
+  verb->footer("Example: tightloop translate --run runs/multi30k < test.en > translated.de");
+  verb->callback([=] { run_verb(*options); });
+}
+
+}  // namespace tightloop::cli

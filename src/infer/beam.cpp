@@ -1,0 +1,309 @@
+#include "infer/beam.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/topk.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "core/interrupt.h"
+#include "core/random.h"
+
+namespace tightloop {
+
+namespace {
+
+constexpr double kNever = -std::numeric_limits<double>::infinity();
+constexpr int64_t kCheckEvery = 8;  // tokens between two looks at what is done
+
+/// The sources padded to one length, with their lengths, on a device.
+struct PaddedSources {
+  at::Tensor ids_BS, lengths_B;
+  int64_t longest = 0;
+};
+
+PaddedSources pad(std::span<const std::vector<int32_t>> sources, at::Device device) {
+  PaddedSources padded;
+  for (const auto& ids : sources) padded.longest = std::max(padded.longest, std::ssize(ids));
+  const int64_t B = std::ssize(sources), S = (padded.longest + 7) / 8 * 8;  // as attention's kernels like it
+  auto ids = at::zeros({B, S}, at::kLong), lengths = at::empty({B}, at::kLong);
+  for (int64_t row = 0; row < B; ++row) {
+    std::ranges::copy(sources[row], ids.mutable_data_ptr<int64_t>() + row * S);
+    lengths.mutable_data_ptr<int64_t>()[row] = std::ssize(sources[row]);
+  }
+  padded.ids_BS = ids.to(device), padded.lengths_B = lengths.to(device);
+  return padded;
+}
+
+/// 0 for tokens that may be chosen, far below for others: (V).
+at::Tensor choosable(const TargetTokens& tokens, int64_t V, at::Device device) {
+  auto bias = at::zeros({V}, at::kFloat);
+  if (tokens.vocab_size > 0 && tokens.vocab_size < V) bias.slice(0, tokens.vocab_size).fill_(kNever);
+  for (const int64_t id : tokens.never) bias[id].fill_(kNever);
+  if (tokens.begin != tokens.end) bias[tokens.begin].fill_(kNever);
+  return bias.to(device);
+}
+
+/// Rows `index` (B, N) of x (B, K, ...).
+at::Tensor pick(const at::Tensor& x, const at::Tensor& index) {
+  if (x.dim() == 2) return x.gather(1, index);
+  return x.gather(1, index.unsqueeze(-1).expand({-1, -1, x.size(2)}));
+}
+
+/// Sources that are being translated, K translations of each.
+class Search {
+ public:
+  Search(Seq2Seq& model, std::span<const std::vector<int32_t>> sources, const TargetTokens& tokens,
+         const DecodeConfig& config, std::span<const uint64_t> numbers)
+      : model_(model),
+        tokens_(tokens),
+        config_(config),
+        K_(config.sample ? config.nbest : config.beam),
+        device_(model.device()),
+        cache_(model.cache()),
+        results_(sources.size()) {
+    const auto padded = pad(sources, device_);
+    const int64_t B = std::ssize(sources);
+    most_ = padded.longest + config.extra_tokens;
+    limits_B_ = padded.lengths_B + config.extra_tokens;
+    memory_ = model.encode(padded.ids_BS, padded.lengths_B);
+    model.remember(memory_);
+    V_ = model.config().vocab_size;
+    never_V_ = choosable(tokens, V_, device_);
+    const auto longs = at::TensorOptions(at::kLong).device(device_), floats = longs.dtype(at::kFloat);
+    last_ = at::full({B * K_, 1}, tokens.begin, longs);
+    ids_BKT_ = at::full({B, K_, most_}, tokens.end, longs);
+    sums_BK_ = at::full({B, K_}, config.sample ? 0 : kNever, floats);
+    if (!config.sample) sums_BK_.select(1, 0).zero_();  // the first token has one place to go on from
+    ended_scores_BK_ = at::full({B, K_}, kNever, floats);
+    ended_sums_BK_ = at::full({B, K_}, kNever, floats);
+    ended_ids_BKT_ = ids_BKT_.clone();
+    ended_lengths_BK_ = at::zeros({B, K_}, longs);
+    done_B_ = at::zeros({B}, longs.dtype(at::kBool));
+    rows_.resize(sources.size());
+    std::iota(rows_.begin(), rows_.end(), size_t{0});
+    if (config.sample) draws_BKT_ = draws(numbers);
+  }
+
+  std::vector<std::vector<Translation>> run() {
+    for (int64_t t = 0; t < most_ && !rows_.empty(); ++t) {
+      const auto hidden = model_.decode(last_, memory_, {.cache = &cache_});
+      auto logits = model_.logits(hidden.select(1, 0)).to(at::kFloat);
+      if (config_.sample)
+        draw(logits, t);
+      else
+        extend(logits, t);
+      if ((t + 1) % kCheckEvery == 0 || t + 1 == most_) retire(/*all=*/t + 1 == most_);
+    }
+    return std::move(results_);
+  }
+
+ private:
+  int64_t sources() const { return std::ssize(rows_); }
+
+  /// Where a source has no room for more, only the end may follow: (B, 1, 1) bool.
+  at::Tensor at_limit(int64_t t) const { return (limits_B_ <= t + 1).view({-1, 1, 1}); }
+
+  /// Log probabilities of what may follow, (B, K, V).
+  at::Tensor allowed(const at::Tensor& log_p, int64_t t) const {
+    const auto may = (log_p + never_V_).view({sources(), K_, V_});
+    const auto is_end = at::arange(V_, limits_B_.options()) == tokens_.end;
+    return may.masked_fill(at_limit(t) & is_end.logical_not(), kNever);
+  }
+
+  // One token of beam search.
+  void extend(const at::Tensor& logits, int64_t t) {
+    const int64_t B = sources();
+    const auto scores = allowed(at::log_softmax(logits, -1), t) + sums_BK_.unsqueeze(-1);
+    // Twice the beam: at most a beam of them are ends.
+    const auto [sums, places] = at::topk(scores.view({B, K_ * V_}), std::min(2 * K_, K_ * V_));
+    const auto from = places.floor_divide(V_), token = places.remainder(V_);
+    const auto is_end = token == tokens_.end;
+
+    // Ends among the first: they join those that ended before, and the best stay.
+    const auto ends = is_end & done_B_.logical_not().unsqueeze(1);
+    const auto new_sums = sums.masked_fill(ends.logical_not(), kNever).slice(1, 0, K_);
+    const auto new_scores = new_sums / length_divisor(t + 1, config_.length_penalty);
+    const auto all_scores = at::cat({ended_scores_BK_, new_scores}, 1);
+    const auto [best, index] = at::topk(all_scores, K_);
+    ended_scores_BK_ = best;
+    ended_sums_BK_ = pick(at::cat({ended_sums_BK_, new_sums}, 1), index);
+    const auto lengths = at::full_like(from.slice(1, 0, K_), t);
+    ended_lengths_BK_ = pick(at::cat({ended_lengths_BK_, lengths}, 1), index);
+    const auto histories = pick(ids_BKT_, from.slice(1, 0, K_));
+    ended_ids_BKT_ = pick(at::cat({ended_ids_BKT_, histories}, 1), index);
+    done_B_ = done_B_ | (ended_scores_BK_ != kNever).all(1);
+
+    // The likeliest others go on.
+    const auto [live, chosen] = at::topk(sums.masked_fill(is_end, kNever), K_);
+    sums_BK_ = live;
+    done_B_ = done_B_ | (live == kNever).all(1);  // a small vocabulary may leave nothing to follow
+    const auto parents = pick(from, chosen), next = pick(token, chosen);
+    ids_BKT_ = pick(ids_BKT_, parents);
+    ids_BKT_.select(2, t).copy_(next);
+    const auto first = at::arange(B, parents.options()).unsqueeze(1) * K_;
+    cache_.select_rows((parents + first).flatten());
+    last_ = next.view({B * K_, 1});
+  }
+
+  // One token of each sample.
+  void draw(const at::Tensor& logits, int64_t t) {
+    const int64_t B = sources();
+    const auto log_p = at::log_softmax(logits, -1);
+    const auto warm = allowed(logits / config_.temperature, t).view({B * K_, V_});
+    const int64_t kept = config_.top_k > 0 ? std::min(config_.top_k, V_) : V_;
+    const auto [values, ids] = at::topk(warm, kept);
+    auto p = at::softmax(values, -1);
+    // A token stays while those before it have less than top_p.
+    if (config_.top_p < 1) p = p.masked_fill(p.cumsum(-1) - p >= config_.top_p, 0);
+    const auto cumulative = p.cumsum(-1);
+    const auto wanted = draws_BKT_.select(2, t).reshape({-1, 1}) * cumulative.slice(1, kept - 1);
+    const auto place = (cumulative <= wanted).sum(-1, /*keepdim=*/true).clamp_max(kept - 1);
+    const auto token = ids.gather(1, place);
+    // A sample that has ended stays as it is.
+    const auto ended = ended_scores_BK_ != kNever;
+    sums_BK_ = at::where(ended, sums_BK_, sums_BK_ + log_p.gather(1, token).view({B, K_}));
+    const auto next = token.view({B, K_}), ends = (next == tokens_.end) & ended.logical_not();
+    ended_scores_BK_ = at::where(ends, sums_BK_, ended_scores_BK_);
+    ended_lengths_BK_ = at::where(ends, at::full_like(next, t), ended_lengths_BK_);
+    ids_BKT_.select(2, t).copy_(next);
+    done_B_ = (ended_scores_BK_ != kNever).all(1);
+    last_ = token;
+  }
+
+  /// Takes what is done out of the batch.
+  void retire(bool all) {
+    const auto done = done_B_.cpu();
+    std::vector<int64_t> stay, leave;
+    for (int64_t i = 0; i < sources(); ++i)
+      (all || done.const_data_ptr<bool>()[i] ? leave : stay).push_back(i);
+    if (leave.empty()) return;
+    report(leave);
+    std::vector<size_t> rows;
+    for (const int64_t i : stay) rows.push_back(rows_[static_cast<size_t>(i)]);
+    rows_ = std::move(rows);
+    if (rows_.empty()) return;
+    const auto kept = at::tensor(stay, at::kLong).to(device_);
+    memory_.select_rows(kept);
+    for (auto* state : {&limits_B_, &ids_BKT_, &sums_BK_, &ended_scores_BK_, &ended_sums_BK_, &ended_ids_BKT_,
+                        &ended_lengths_BK_, &done_B_, &draws_BKT_})
+      if (state->defined()) *state = state->index_select(0, kept);
+    const auto beams = (kept.unsqueeze(1) * K_ + at::arange(K_, kept.options())).flatten();
+    cache_.select_rows(beams);
+    last_ = last_.index_select(0, beams);
+  }
+
+  void report(const std::vector<int64_t>& leave) {
+    const auto& ids = config_.sample ? ids_BKT_ : ended_ids_BKT_;
+    const auto& sums = config_.sample ? ended_scores_BK_ : ended_sums_BK_;
+    const auto picked = at::tensor(leave, at::kLong).to(device_);
+    const auto on_host = [&](const at::Tensor& x) { return x.index_select(0, picked).cpu().contiguous(); };
+    const auto ids_host = on_host(ids), lengths = on_host(ended_lengths_BK_),
+               scores = on_host(ended_scores_BK_), log_p = on_host(sums);
+    for (size_t i = 0; i < leave.size(); ++i) {
+      auto& found = results_[rows_[static_cast<size_t>(leave[i])]];
+      for (int64_t k = 0; k < K_; ++k) {
+        const int64_t cell = static_cast<int64_t>(i) * K_ + k;
+        const double score = scores.const_data_ptr<float>()[cell];
+        if (score == kNever) continue;
+        const int64_t* first = ids_host.const_data_ptr<int64_t>() + cell * most_;
+        Translation translation{{}, score, log_p.const_data_ptr<float>()[cell]};
+        translation.ids.assign(first, first + lengths.const_data_ptr<int64_t>()[cell]);
+        found.push_back(std::move(translation));
+      }
+      std::ranges::stable_sort(found, std::ranges::greater{}, &Translation::score);
+      if (std::ssize(found) > config_.nbest) found.resize(static_cast<size_t>(config_.nbest));
+    }
+  }
+
+  at::Tensor draws(std::span<const uint64_t> numbers) const {
+    auto table = at::empty({sources(), K_, most_}, at::kFloat);
+    float* out = table.mutable_data_ptr<float>();
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      for (int64_t k = 0; k < K_; ++k) {
+        Random random(static_cast<uint64_t>(config_.seed), numbers[i] << 20 | static_cast<uint64_t>(k));
+        for (int64_t t = 0; t < most_; ++t)
+          *out++ = std::min(static_cast<float>(random.uniform()), 0x1.fffffep-1f);
+      }
+    }
+    return table.to(device_);
+  }
+
+  Seq2Seq& model_;
+  const TargetTokens& tokens_;
+  const DecodeConfig& config_;
+  const int64_t K_;
+  const at::Device device_;
+  int64_t most_ = 0, V_ = 0;
+  Memory memory_;
+  KvCache cache_;
+  std::vector<size_t> rows_;  // the sources still in the batch
+  at::Tensor limits_B_, never_V_, last_, draws_BKT_;
+  at::Tensor ids_BKT_, sums_BK_;  // being followed
+  at::Tensor ended_scores_BK_, ended_sums_BK_, ended_ids_BKT_, ended_lengths_BK_, done_B_;
+  std::vector<std::vector<Translation>> results_;
+};
+
+}  // namespace
+
+double length_divisor(int64_t length, double penalty) {
+  return std::pow((5.0 + static_cast<double>(length)) / 6.0, penalty);
+}
+
+std::vector<std::vector<Translation>> decode_batch(Seq2Seq& model,
+                                                   std::span<const std::vector<int32_t>> sources,
+                                                   const TargetTokens& tokens, const DecodeConfig& config,
+                                                   std::span<const uint64_t> numbers) {
+  if (sources.empty()) return {};
+  c10::InferenceMode inference;
+  std::vector<uint64_t> counted(sources.size());
+  std::iota(counted.begin(), counted.end(), uint64_t{0});
+  return Search(model, sources, tokens, config, numbers.empty() ? counted : numbers).run();
+}
+
+std::vector<std::vector<Translation>> decode_all(Seq2Seq& model,
+                                                 std::span<const std::vector<int32_t>> sources,
+                                                 const TargetTokens& tokens, const DecodeConfig& config,
+                                                 int64_t batch_tokens, uint64_t first_number,
+                                                 const std::function<void(size_t)>& done) {
+  std::vector<std::vector<Translation>> results(sources.size());
+  std::vector<size_t> order;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (sources[i].size() > 2)
+      order.push_back(i);
+    else
+      results[i].emplace_back();
+  }
+  size_t finished = sources.size() - order.size();
+  std::ranges::stable_sort(order, std::ranges::greater{}, [&](size_t i) { return sources[i].size(); });
+  const int64_t followed = config.sample ? config.nbest : config.beam;
+  for (size_t first = 0; first < order.size() && !interrupted();) {
+    const int64_t longest = std::ssize(sources[order[first]]);
+    const auto rows = static_cast<size_t>(std::max<int64_t>(1, batch_tokens / (longest * followed)));
+    const size_t last = std::min(order.size(), first + rows);
+    std::vector<std::vector<int32_t>> batch;
+    std::vector<uint64_t> numbers;
+    for (size_t i = first; i < last; ++i)
+      batch.push_back(sources[order[i]]), numbers.push_back(first_number + order[i]);
+    auto found = decode_batch(model, batch, tokens, config, numbers);
+    for (size_t i = first; i < last; ++i) results[order[i]] = std::move(found[i - first]);
+    first = last;
+    if (done) done(finished + last);
+  }
+  return results;
+}
+
+}  // namespace tightloop

@@ -1,0 +1,119 @@
+#include "infer/translate.h"
+
+#include <algorithm>
+
+#include "core/device.h"
+#include "core/error.h"
+#include "data/bleu_words.h"
+#include "data/chrf.h"
+#include "data/render.h"
+#include "train/precision.h"
+#include "train/saved_model.h"
+
+namespace tightloop {
+
+namespace {
+
+constexpr int64_t kLongestUnknown = 1024;  // tokens of a source, where the model does not say
+
+std::vector<int32_t> document(const Documents& documents, uint64_t number) {
+  std::vector<int32_t> ids(documents.length(number));
+  documents.read(documents.begin(number), ids.size(), ids.data());
+  return ids;
+}
+
+std::string text_of(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
+  std::string text = tokenizer.decode(ids);
+  for (char& c : text)
+    if (c == '\n' || c == '\r') c = ' ';
+  return text;
+}
+
+}  // namespace
+
+LoadedTranslator load_translator(const std::filesystem::path& path, const std::string& device_name,
+                                 std::optional<int64_t> step, const std::string& precision) {
+  const SavedModel saved(path, step);
+  if (!saved.recipe().model.translates())
+    throw usage_error("'{}' holds a model of the family {}, which does not translate.", path.string(),
+                      saved.recipe().model.family);
+  Device& place = device(device_name);
+  LoadedTranslator loaded{saved.recipe(), saved.pair_tokenizers(), nullptr, saved.step()};
+  Recipe& recipe = loaded.recipe;
+  if (!precision.empty()) recipe.train.precision = precision;
+  use_threads(recipe.train.threads);
+  recipe.ops.apply();
+  recipe.model.resolve_pair(loaded.tokenizers.source->vocab_size(), loaded.tokenizers.target().vocab_size(),
+                            recipe.data.seq_len);
+  loaded.model = std::make_unique<Seq2Seq>(recipe.model, recipe.train.seed);
+  saved.load_weights(loaded.model->parameters());
+  loaded.model->parameters().to(at::Device(place.name()), compute_dtype(recipe.train.precision, place));
+  return loaded;
+}
+
+TargetTokens target_tokens(const Tokenizer& target) {
+  const SentenceMarks marks(target);
+  TargetTokens tokens{marks.begin, marks.end, target.vocab_size()};
+  for (const char* name : {"<pad>", "<unk>"})
+    if (const auto id = target.token_id(name)) tokens.never.push_back(*id);
+  return tokens;
+}
+
+std::vector<std::vector<TextTranslation>> translate(Seq2Seq& model, const PairTokenizers& tokenizers,
+                                                    std::span<const std::string> lines,
+                                                    const TranslateOptions& options) {
+  const int64_t context = model.config().context;
+  const auto longest = static_cast<size_t>(options.longest > 0 ? options.longest
+                                           : context > 2       ? context
+                                                               : kLongestUnknown);
+  const SentenceMarks marks(*tokenizers.source);
+  std::vector<std::vector<int32_t>> sources;
+  for (size_t line = 0; line < lines.size(); ++line) {
+    auto& ids = sources.emplace_back();
+    ids.push_back(marks.begin);
+    if (!split_words(lines[line]).empty()) tokenizers.source->encode(lines[line], ids, SpecialText::kText);
+    ids.push_back(marks.end);
+    if (ids.size() <= longest) continue;
+    if (options.on_cut) options.on_cut(line, ids.size() - 2);
+    ids.resize(longest);
+    ids.back() = marks.end;
+  }
+  const auto decoded = decode_all(model, sources, target_tokens(tokenizers.target()), options.decode,
+                                  options.batch_tokens, options.first_line, options.progress);
+  std::vector<std::vector<TextTranslation>> translated;
+  for (const auto& found : decoded) {
+    auto& texts = translated.emplace_back();
+    for (const Translation& one : found) texts.push_back({text_of(tokenizers.target(), one.ids), one.score});
+  }
+  return translated;
+}
+
+HeldOutScores held_out_scores(Seq2Seq& model, const Documents& pairs, const Tokenizer& target,
+                              const TranslateOptions& options, const BleuOptions& bleu, int64_t limit) {
+  HeldOutScores scores;
+  const auto all = static_cast<int64_t>(pairs.size() / 2);
+  scores.pairs = limit > 0 ? std::min(limit, all) : all;
+  std::vector<std::vector<int32_t>> sources;
+  for (int64_t pair = 0; pair < scores.pairs; ++pair) {
+    sources.push_back(document(pairs, 2 * static_cast<uint64_t>(pair)));
+    const auto reference = document(pairs, 2 * static_cast<uint64_t>(pair) + 1);
+    const std::span<const int32_t> words(reference.begin() + 1, reference.end() - 1);
+    scores.references.push_back(text_of(target, words));
+  }
+  DecodeConfig decode = options.decode;
+  decode.nbest = 1;
+  const auto decoded =
+      decode_all(model, sources, target_tokens(target), decode, options.batch_tokens, 0, options.progress);
+  BleuCounts words;
+  ChrfCounts characters;
+  for (size_t i = 0; i < decoded.size(); ++i) {
+    const std::string text = decoded[i].empty() ? "" : text_of(target, decoded[i].front().ids);
+    words.add(bleu_counts(text, scores.references[i], bleu));
+    characters.add(chrf_counts(text, scores.references[i], bleu.lowercase));
+    scores.translations.push_back(text);
+  }
+  scores.bleu = corpus_bleu(words).score, scores.chrf = chrf(characters);
+  return scores;
+}
+
+}  // namespace tightloop
