@@ -49,6 +49,8 @@ void add_bench(CLI::App& app, const Settings& settings) {
 
   add_bench_step(*bench, settings);
   add_bench_update(*bench, settings);
+  add_bench_translate(*bench, settings);
+  add_bench_ablation(*bench, settings);
 
   auto encoding = std::make_shared<TokenizerOptions>();
   auto* tokenizer = bench->add_subcommand("tokenizer", "Time encoding of a text, cut into documents of 4 KB");

@@ -93,7 +93,7 @@ void bench_loader(const Options& options, const Settings& settings) {
   const auto target = target_path.empty() ? nullptr : load_tokenizer(target_path);
   const auto start = Clock::now();
   const auto dataset = load_dataset(recipe.data, recipe.tasks, *tokenizer, recipe.chat, target.get());
-  if (recipe.data.source == "pairs") {
+  if (recipe.data.holds_pairs()) {
     PairOptions loading = pair_loading_of(recipe);
     loading.threads = options.threads;
     PairLoader loader(dataset.train, loading);

@@ -171,7 +171,8 @@ void bench_step(const Options& options, const Settings& settings) {
   Recipe recipe = read_recipe(options.file, settings);
   if (options.synthetic) recipe.data.source = "random", recipe.data.rows = "stream";
   if (options.naive) {
-    const auto times = naive_steps(recipe, options.steps);
+    const Scratch scratch;
+    const auto times = naive_steps(recipe, scratch.path, options.steps);
     return print(options,
                  {{"ms", times.milliseconds},
                   {"tokens_s", times.tokens_s},

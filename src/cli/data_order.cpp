@@ -60,7 +60,7 @@ void order(const Options& options, const Settings& settings) {
   const auto& target_path = recipe.tokenizer.target_path;
   const auto target = target_path.empty() ? nullptr : load_tokenizer(target_path);
   const auto dataset = load_dataset(recipe.data, recipe.tasks, *tokenizer, recipe.chat, target.get());
-  if (recipe.data.source == "pairs") {
+  if (recipe.data.holds_pairs()) {
     PairOptions loading = pair_loading_of(recipe);
     loading.rank = options.rank, loading.world = options.world, loading.first_batch = options.from;
     PairLoader loader(dataset.train, loading);

@@ -76,6 +76,7 @@ int parse_and_run(int argc, char** argv) {
   add_inspect(app, settings);
   add_translate(app);
   add_bleu(app);
+  add_average(app);
   add_export(app);
   add_data(app, settings);
   add_prepare(app, settings);

@@ -13,7 +13,9 @@
 #include "core/terminal.h"
 #include "dist/processes.h"
 #include "infer/exam.h"
+#include "infer/translate.h"
 #include "train/trainer.h"
+#include "train/translation_task.h"
 
 namespace tightloop::cli {
 
@@ -39,12 +41,28 @@ void finish(Trainer& trainer, const TrainResult& result, const fs::path& root) {
   if (result.losses.size() > 2) log::info("Training loss\n{}", chart(result.losses, 60, 8));
   log::info("Trained to step {} in {}; saved in {}.", result.step, human_seconds(result.seconds),
             root.string());
-  if (result.step < trainer.recipe().train.steps) return log::info("Go on with: {}", again);
+  if (result.step < trainer.recipe().train.steps && !result.stopped_early)
+    return log::info("Go on with: {}", again);
   if (trainer.recipe().data.source == "tasks") {
     const auto exam = exam_of(held_out_questions(trainer.recipe().tasks), trainer.tokenizer());
     log::info("{}", to_text(take_exam(trainer.model(), trainer.tokenizer(), exam,
                                       greedy_exam(exam, trainer.tokenizer()))));
   }
+}
+
+/// BLEU and chrF of some held-out pairs, where the recipe wants them.
+void evaluate_translations(Trainer& trainer) {
+  auto* task = dynamic_cast<TranslationTask*>(&trainer.task());
+  const auto& train = trainer.recipe().train;
+  if (!task || train.eval_translations == 0) return;
+  trainer.also_evaluate([task, &train]() -> Task::Evaluation {
+    TranslateOptions how;
+    how.decode.beam = 1;  // the final word is 'tightloop eval' or 'translate', with a beam
+    const auto scores =
+        held_out_scores(task->model(), task->held_out(), task->tokenizers().target(), how,
+                        {.tokens = bleu_tokens(train.bleu_tokenize)}, train.eval_translations);
+    return {{"eval/bleu", scores.bleu}, {"eval/chrf", scores.chrf}};
+  });
 }
 
 void train(const Options& options, const Settings& settings) {
@@ -70,6 +88,7 @@ void train(const Options& options, const Settings& settings) {
   if (processes.main()) log::to_file(run.log());
   Trainer trainer(recipe, run, processes);
   if (!options.resume.empty()) trainer.resume();
+  evaluate_translations(trainer);
   const TrainResult result = trainer.run();
   if (processes.main()) finish(trainer, result, run.root());
 }

@@ -53,6 +53,7 @@ class CpuDevice : public Device {
   void reset_peak_memory() override {}
   void empty_cache() override {}
   void limit_memory(int64_t) override {}
+  void use_pools(bool) override {}
   double data_sheet_flops() const override { return 0; }
   void* allocate_host(size_t size) override {
     if (size == 0) return nullptr;

@@ -50,6 +50,8 @@ class Device {
   virtual void reset_peak_memory() = 0;
   /// Gives what torch's allocator holds and does not use back to the device.
   virtual void empty_cache() = 0;
+  /// Off: every tensor's memory is asked from the device and given back to it, to see what pools are worth.
+  virtual void use_pools(bool on) = 0;
   /// The allocator fails beyond this many bytes, as if the device had no more.
   virtual void limit_memory(int64_t bytes) = 0;
   /// Dense bf16 products by the data sheet, in FLOP/s; 0 where it is not known.

@@ -130,6 +130,8 @@ class CudaDevice : public Device {
 
   void empty_cache() override { c10::cuda::CUDACachingAllocator::emptyCache(); }
 
+  void use_pools(bool on) override { c10::cuda::CUDACachingAllocator::enable(on); }
+
   void limit_memory(int64_t bytes) override {
     const double share = static_cast<double>(bytes) / static_cast<double>(total_memory());
     c10::cuda::CUDACachingAllocator::setMemoryFraction(std::min(1.0, share), index());

@@ -5,9 +5,9 @@ namespace tightloop {
 void DataConfig::describe(Fields& fields) {
   fields
       .add("source", source,
-           "What the files hold; without files: generated tasks and spellings, or random ids to measure "
+           "What the files hold; without files: generated tasks, spellings or pairs, or random ids to measure "
            "speed with")
-      .choices({"text", "jsonl", "parquet", "pairs", "shards", "tasks", "spelling", "random"});
+      .choices({"text", "jsonl", "parquet", "pairs", "shards", "tasks", "spelling", "toy_pairs", "random"});
   fields.add("train", train, "Files to learn from, by name or pattern");
   fields.add("val", val, "Files to evaluate on; without any, a part of `train` is held out");
   fields.add("train_target", train_target,

@@ -35,6 +35,11 @@ struct DataConfig {
   std::string on_bad_record = "skip";
   int64_t max_record_bytes = int64_t{64} << 20;
 
+  /// Whether records are made here, without files.
+  bool generated() const { return source == "tasks" || source == "spelling" || source == "toy_pairs"; }
+  /// Whether they are sentences and their translations.
+  bool holds_pairs() const { return source == "pairs" || source == "toy_pairs"; }
+
   void describe(Fields& fields);
 };
 

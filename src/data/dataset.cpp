@@ -63,12 +63,8 @@ Parts open_shards(const DataConfig& config, const Tokenizer& tokenizer) {
           std::make_shared<ShardSet>(val, tokenizer.fingerprint())};
 }
 
-bool is_generated(const DataConfig& config) {
-  return config.source == "tasks" || config.source == "spelling";
-}
-
 bool tokenize_live(const DataConfig& config) {
-  if (is_generated(config) || config.tokenize == "start") return false;
+  if (config.generated() || config.tokenize == "start") return false;
   if (config.tokenize == "live") return true;
   uint64_t bytes = 0;
   for (const auto* patterns : {&config.train, &config.val, &config.train_target, &config.val_target})
@@ -88,7 +84,7 @@ Parts index_source(const SourceOptions& options, const fs::path& folder, BadReco
 
 Parts load_source(const SourceOptions& options, const fs::path& index_folder, BadRecords& bad) {
   const DataConfig& config = options.data;
-  if (!is_generated(config) && config.train.empty())
+  if (!config.generated() && config.train.empty())
     throw usage_error("data.train names no file to learn from.");
   Parts parts;
   if (config.source == "shards") {
@@ -121,7 +117,7 @@ Parts load_source(const SourceOptions& options, const fs::path& index_folder, Ba
 Parts load_parts(const SourceOptions& options, const fs::path& index_folder, BadRecords& bad) {
   if (options.data.holdout_by == "hash" || has_val_records(options.data))
     return load_source(options, index_folder, bad);
-  if (options.data.source == "pairs") throw usage_error("data.holdout_by: tail would cut pairs; use hash.");
+  if (options.data.holds_pairs()) throw usage_error("data.holdout_by: tail would cut pairs; use hash.");
   DataConfig whole = options.data;
   whole.holdout = 0;
   const auto all =
@@ -144,7 +140,7 @@ Dataset load_dataset(const DataConfig& config, const TasksConfig& tasks, const T
     return dataset;
   }
   const std::vector<MixtureEntry> entries = parse_mixture(config);
-  const uint64_t unit = entries[0].data.source == "pairs" ? 2 : 1;
+  const uint64_t unit = entries[0].data.holds_pairs() ? 2 : 1;
   std::vector<MixedDocuments::Source> train, val;
   std::vector<uint64_t> sizes;
   std::vector<double> weights;

@@ -147,7 +147,7 @@ uint64_t prepare_key(const SourceOptions& options) {
   config.add_section("chat", chat, "");
   std::string all = config.to_yaml() + hex64(options.tokenizer.fingerprint());
   if (options.target_tokenizer) all += hex64(options.target_tokenizer->fingerprint());
-  if (data.source != "tasks" && data.source != "spelling") {
+  if (!data.generated()) {
     for (const auto& patterns : {data.train, data.val, data.train_target, data.val_target})
       for (const fs::path& path : expand_all(patterns))
         all += fmt::format("{} {} {}\n", path.string(), fs::file_size(path),

@@ -10,7 +10,8 @@ namespace tightloop {
 /// of given lengths, one after the other and over again.
 class RandomDocuments : public Documents {
  public:
-  RandomDocuments(int64_t vocab_size, uint64_t documents, uint64_t seed, std::vector<uint64_t> lengths = {1024})
+  RandomDocuments(int64_t vocab_size, uint64_t documents, uint64_t seed,
+                  std::vector<uint64_t> lengths = {1024})
       : vocab_size_(static_cast<uint64_t>(vocab_size)),
         documents_(documents),
         seed_(seed),

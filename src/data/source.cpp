@@ -11,6 +11,7 @@
 #include "data/parquet.h"
 #include "data/spelling.h"
 #include "data/text_reader.h"
+#include "data/toy_pairs.h"
 
 namespace tightloop {
 
@@ -97,7 +98,7 @@ std::unique_ptr<RecordReader> make_reader(const DataConfig& config, bool val) {
 }
 
 bool pairs_are_json(const DataConfig& config) {
-  return config.train_target.empty() && is_json(expand_all(config.train));
+  return config.source == "toy_pairs" || (config.train_target.empty() && is_json(expand_all(config.train)));
 }
 
 std::unique_ptr<RecordReader> make_question_reader(std::vector<Question> questions) {
@@ -110,17 +111,16 @@ std::unique_ptr<RecordReader> open_records(const SourceOptions& options, bool va
     return make_question_reader(val ? held_out_questions(options.tasks) : training_questions(options.tasks));
   }
   if (source == "spelling") return make_spelling_reader(options.tasks, val);
+  if (source == "toy_pairs") return make_toy_pair_reader(options.tasks, val);
   return make_reader(options.data, val);
 }
 
-bool has_val_records(const DataConfig& config) {
-  return config.source == "tasks" || config.source == "spelling" || !config.val.empty();
-}
+bool has_val_records(const DataConfig& config) { return config.generated() || !config.val.empty(); }
 
 std::unique_ptr<Renderer> make_renderer(const SourceOptions& options) {
   const DataConfig& data = options.data;
   if (data.source == "text" || data.source == "tasks") return make_text_renderer(data, options.tokenizer);
-  if (data.source == "pairs") {
+  if (data.holds_pairs()) {
     const Tokenizer& target = options.target_tokenizer ? *options.target_tokenizer : options.tokenizer;
     return make_pair_renderer(data, options.tokenizer, target, pairs_are_json(data));
   }

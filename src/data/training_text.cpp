@@ -6,6 +6,7 @@
 #include "data/held_out.h"
 #include "data/render.h"
 #include "data/source.h"
+#include "data/toy_pairs.h"
 
 namespace tightloop {
 
@@ -13,6 +14,10 @@ TrainingText::TrainingText(const DataConfig& config, const TasksConfig& tasks, P
     : side_(side), val_share_(config.val.empty() ? config.holdout : 0) {
   if (config.source == "tasks") {
     reader_ = make_question_reader(training_questions(tasks));
+    val_share_ = 0;
+  } else if (config.source == "toy_pairs") {
+    reader_ = make_toy_pair_reader(tasks, /*held_out=*/false);
+    of_pair_ = make_pair_texts(config, /*json=*/true);
     val_share_ = 0;
   } else if (config.source == "text" || config.source == "jsonl" || config.source == "parquet" ||
              config.source == "pairs") {

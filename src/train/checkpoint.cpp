@@ -45,7 +45,8 @@ Safetensors read_tensors(const fs::path& folder, const char* name, const nlohman
 }  // namespace
 
 void save_checkpoint(const fs::path& checkpoints, int64_t step, const NamedTensors& weights,
-                     const NamedTensors& optimizer, int64_t keep, const nlohmann::json& metadata) {
+                     const NamedTensors& optimizer, int64_t keep, const nlohmann::json& metadata,
+                     int64_t best) {
   const fs::path place = folder_of(checkpoints, step);
   fs::path beside = place;
   beside += ".partial";
@@ -68,7 +69,7 @@ void save_checkpoint(const fs::path& checkpoints, int64_t step, const NamedTenso
   }
   const auto steps = checkpoint_steps(checkpoints);
   for (size_t i = 0; keep > 0 && i + keep < steps.size(); ++i)
-    fs::remove_all(folder_of(checkpoints, steps[i]));
+    if (steps[i] != best) fs::remove_all(folder_of(checkpoints, steps[i]));
 }
 
 std::optional<int64_t> checkpoint_step(const fs::path& folder) {

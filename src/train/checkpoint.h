@@ -19,11 +19,11 @@ struct Checkpoint {
   Safetensors weights, optimizer;
 };
 
-/// Writes a checkpoint whole or not at all, then removes the oldest beyond `keep` (0: none). An error while
-/// writing (disk full) leaves all older ones as they were.
+/// Writes a checkpoint whole or not at all, then removes the oldest beyond `keep` (0: none), but never that
+/// of step `best`. An error while writing (disk full) leaves all older ones as they were.
 void save_checkpoint(const std::filesystem::path& checkpoints, int64_t step, const NamedTensors& weights,
                      const NamedTensors& optimizer, int64_t keep,
-                     const nlohmann::json& metadata = nlohmann::json::object());
+                     const nlohmann::json& metadata = nlohmann::json::object(), int64_t best = 0);
 
 /// Steps that have a checkpoint, in order.
 std::vector<int64_t> checkpoint_steps(const std::filesystem::path& checkpoints);

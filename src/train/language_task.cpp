@@ -92,14 +92,9 @@ void LanguageTask::open(int64_t first_micro_batch, int rank, int world) {
   loader_ = std::make_unique<Loader>(dataset_.train, options);
 }
 
-const Batch& LanguageTask::next_batch() {
+Staged LanguageTask::next(bool pin) {
   const Batch& batch = loader_->next();
   check_ids(batch, config().vocab_size, dataset_.sources);
-  return batch;
-}
-
-Staged LanguageTask::next(bool pin) {
-  const Batch& batch = next_batch();
   Staged staged = stage(batch, pin);
   staged.index = batch.index;
   staged.epoch = static_cast<double>((batch.index + 1) * world_ * batch.rows) /

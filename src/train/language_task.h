@@ -40,9 +40,6 @@ class LanguageTask : public Task {
   void settle() override;
   double flops_per_token() const override;
 
-  /// The next micro-batch as the loader has it, checked; valid until the next call.
-  const Batch& next_batch();
-
   LanguageModel& model() { return *model_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
 

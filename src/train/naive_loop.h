@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 
 #include "train/recipe.h"
 
@@ -16,6 +17,7 @@ struct NaiveTimes {
 /// copied from ordinary memory, computed with in fp32 by ordinary operators; the loss and the gradient's norm
 /// are read after every batch, every parameter is updated by itself, and memory statistics are asked for each
 /// time.
-NaiveTimes naive_steps(const Recipe& recipe, int64_t steps);
+/// `folder` is for what it must write, such as a tokenizer.
+NaiveTimes naive_steps(const Recipe& recipe, const std::filesystem::path& folder, int64_t steps);
 
 }  // namespace tightloop

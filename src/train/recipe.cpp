@@ -13,7 +13,8 @@ Config Recipe::bind() {
   config.add_section("lora", lora,
                      "Low-rank adapters: the model stays as it is, small matrices beside it learn");
   config.add_section("train", train, "The loop, the optimizer and the schedule");
-  config.add_section("log", log, "What is written about a run, and how often (train.logging_steps: the loss); 0: never");
+  config.add_section("log", log,
+                     "What is written about a run, and how often (train.logging_steps: the loss); 0: never");
   config.add_section("ops", ops, "How operators run");
   return config;
 }

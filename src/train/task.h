@@ -12,6 +12,8 @@
 #include "model/safetensors.h"
 #include "train/loss.h"
 #include "train/packing.h"
+#include "train/recipe.h"
+#include "train/run_folder.h"
 
 namespace tightloop {
 
@@ -54,5 +56,9 @@ class Task {
   /// Forward and backward of one token.
   virtual double flops_per_token() const = 0;
 };
+
+/// What the recipe's model is for: a language model on rows, or an encoder-decoder on pairs. Fills in what
+/// the recipe leaves open, and tells `metadata` what checkpoints should say.
+std::unique_ptr<Task> make_task(Recipe& recipe, const RunFolder& run, nlohmann::json& metadata);
 
 }  // namespace tightloop

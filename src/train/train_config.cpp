@@ -35,9 +35,10 @@ void TrainConfig::describe(Fields& fields) {
   fields.add("label_smoothing", label_smoothing, "Share of each target spread evenly over the vocabulary")
       .range(0, 1);
   fields
-      .add("smoothing", smoothing,
-           "seq2seq: that share goes to the whole vocabulary; kl: to all but target and padding, and the loss "
-           "is a divergence")
+      .add(
+          "smoothing", smoothing,
+          "seq2seq: that share goes to the whole vocabulary; kl: to all but target and padding, and the loss "
+          "is a divergence")
       .choices({"uniform", "kl"});
   fields.add("z_loss", z_loss, "Adds this much of log(sum exp logits)^2 for each token").range(0, 1);
   fields
@@ -108,6 +109,7 @@ void TrainConfig::describe(Fields& fields) {
   fields.add("copy_stream", copy_stream,
              "Copy micro-batches beside the computation, on a stream of their own");
   fields.add("copy_ahead", copy_ahead, "Copy the next micro-batch while this one is computed with");
+  fields.add("pools", pools, "Reuse the device's memory; off: ask for it each time (and capture no graphs)");
   fields.add("set_to_none", set_to_none, "Drop gradients after use instead of filling them with zeros");
   fields.add("time_parts", time_parts, "Time the parts of every step on the device");
   fields.add("debug_syncs", debug_syncs, "Make it an error when torch waits for a GPU within a step");
@@ -118,8 +120,20 @@ void TrainConfig::describe(Fields& fields) {
       .range(0, 1e9);
   fields.add("eval_batches", eval_batches, "Micro-batches of held-out data in an evaluation; 0: all")
       .range(0, 1e9);
+  fields
+      .add("eval_translations", eval_translations,
+           "seq2seq: held-out pairs that an evaluation translates for BLEU and chrF; 0: none")
+      .range(0, 1e9);
+  fields.add("bleu_tokenize", bleu_tokenize, "seq2seq: how BLEU splits words")
+      .choices({"none", "13a", "zh", "char"});
   fields.add("save_steps", save_steps, "Steps between checkpoints; 0: only at the end").range(0, 1e9);
   fields.add("keep_checkpoints", keep_checkpoints, "Newest checkpoints to keep; 0: all").range(0, 1e9);
+  fields.add("keep_best", keep_best,
+             "Save when the held-out loss is the lowest yet, and keep that checkpoint");
+  fields
+      .add("patience", patience,
+           "Stop after this many evaluations without a lower held-out loss; 0: run to the end")
+      .range(0, 1e9);
   fields.add("stop_at", stop_at, "Stop (and save) after this step as if interrupted; 0: run to the end")
       .range(0, 1e15);
   fields.add("threads", threads, "CPU threads for computing; 0: one for each core").range(0, 4096);

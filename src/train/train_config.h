@@ -33,11 +33,14 @@ struct TrainConfig {
   int64_t loss_extract_interval = 10, empty_cache_steps = 0, loss_scale_growth_steps = 2000;
   double loss_scale = 65536, memory_limit = 0;
   bool deterministic = false, debug_syncs = false, set_to_none = true, copy_stream = true, copy_ahead = true,
-       time_parts = true;
+       time_parts = true, pools = true;
   // Bookkeeping
   int64_t logging_steps = 10, eval_steps = 0, eval_batches = 16, save_steps = 0, keep_checkpoints = 3,
           stop_at = 0;
-  int64_t threads = 0;
+  int64_t threads = 0, patience = 0;
+  bool keep_best = false;
+  int64_t eval_translations = 0;
+  std::string bleu_tokenize = "13a";
   std::string init_from, stage;
 
   void describe(Fields& fields);

@@ -52,9 +52,10 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, Processes& processe
   use_threads(train.threads);
   recipe_.ops.apply();
   apply_precision(train);
+  device_.use_pools(train.pools);
   if (train.memory_limit > 0) device_.limit_memory(static_cast<int64_t>(train.memory_limit * (1 << 30)));
   if (!processes_.main()) processes_.barrier();  // the main one makes the tokenizer and the index first
-  task_ = std::make_unique<LanguageTask>(recipe_, run_, metadata_);
+  task_ = make_task(recipe_, run_, metadata_);
   if (processes_.main()) {
     write_file_whole(run_.config(), recipe_.bind().to_yaml());
     processes_.barrier();
@@ -77,7 +78,7 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, Processes& processe
         return task_->loss(parts, scale, metrics);
       },
       processes_,
-      EngineOptions{.graphs = train.graph != "off",
+      EngineOptions{.graphs = train.graph != "off" && train.pools,
                     .time = train.time_parts,
                     .global = train.loss_norm == "global",
                     .forbid_syncs = train.debug_syncs});
@@ -88,6 +89,7 @@ void Trainer::resume() {
   optimizer_->load(checkpoint.weights, checkpoint.optimizer);
   done_ = checkpoint.step;
   metadata_.update(checkpoint.metadata);
+  if (metadata_.contains("best")) best_loss_ = metadata_["best"].value("loss", best_loss_);
   log::info("Resuming after step {}.", done_);
 }
 
@@ -96,6 +98,9 @@ void Trainer::announce() const {
   const int64_t rows = train.micro_batch * train.accumulate * processes_.world();
   log::info("{} on {}, {}.", task_->description(), device_.description(),
             precision_name(train.precision, device_));
+  if (task_->config().translates())
+    return log::info("Effective batch: up to {} target tokens x {} accumulated x {} processes; {} steps.",
+                     task_->positions(), train.accumulate, processes_.world(), train.steps);
   log::info("Effective batch: {} rows x {} accumulated x {} process{} = {} rows, {} tokens a step; {} steps.",
             train.micro_batch, train.accumulate, processes_.world(), processes_.world() == 1 ? "" : "es",
             rows, task_->positions() * train.accumulate * processes_.world(), train.steps);
@@ -243,7 +248,7 @@ TrainResult Trainer::run() {
   for (int64_t step = done_ + 1; step <= last; ++step) {
     const double epoch = start_.epoch;
     this->step(step, *feed);
-    const bool stopping = step == last || stop_wanted(step);
+    bool stopping = step == last || stop_wanted(step);
     const bool saving = stopping || (train.save_steps > 0 && step % train.save_steps == 0);
     const bool evaluating = step == train.steps || (train.eval_steps > 0 && step % train.eval_steps == 0);
     if (flops_ == 0) flops_ = processes_.broadcast_value(task_->flops_per_token());
@@ -253,34 +258,61 @@ TrainResult Trainer::run() {
       extract(/*all=*/train.loss_extract_interval == 1 || saving);
     if (metrics_ && terminal::is_live()) metrics_->interval(progress_->running());
     look_after_memory(step);
-    if (saving) save(step);
-    if (evaluating) {
-      engine_->syncs().count("evaluate");
-      const auto values = task_->evaluate();
-      if (!values.empty()) result.held_out_loss = values.front().second;
-      if (metrics_ && !values.empty()) {
-        nlohmann::json line{{"global_step", step}};
-        for (const auto& [name, value] : values) line[name] = value;
-        metrics_->line(line);
-        log::info("step {}: held-out loss {:.4f}", step, values.front().second);
-      }
+    if (evaluating && evaluate(step, result) && !stopping) {
+      stopping = result.stopped_early = true;
+      progress_->end_line();
     }
+    if (saving || stopping) save(step);
     if (saving || evaluating) engine_->restart_clock();
     if (stopping) break;
   }
   extract(/*all=*/true);
   task_->settle();
   result.step = done_;
-  result.interrupted = done_ < last;
+  result.interrupted = done_ < last && !result.stopped_early;
   result.mean_loss = progress_->mean_loss();
   if (metrics_) result.losses = metrics_->finish();
   result.seconds = seconds_since(started);
   return result;
 }
 
+bool Trainer::evaluate(int64_t step, TrainResult& result) {
+  const auto& train = recipe_.train;
+  engine_->syncs().count("evaluate");
+  auto values = task_->evaluate();
+  if (values.empty()) return false;
+  if (more_evaluation_) std::ranges::move(more_evaluation_(), std::back_inserter(values));
+  const double loss = values.front().second;
+  result.held_out_loss = loss;
+  if (metrics_) {
+    nlohmann::json line{{"global_step", step}};
+    std::string text;
+    for (const auto& [name, value] : values) {
+      line[name] = value;
+      if (name != values.front().first) text += fmt::format(", {} {:.2f}", name, value);
+    }
+    metrics_->line(line);
+    log::info("step {}: held-out loss {:.4f}{}", step, loss, text);
+  }
+  if (loss < best_loss_) {
+    best_loss_ = loss, worse_ = 0;
+    metadata_["best"] = {{"step", step}, {"loss", loss}};
+    if (train.keep_best) save(step);
+    return false;
+  }
+  if (++worse_ < train.patience || train.patience == 0) return false;
+  if (processes_.main())
+    log::info("Stopping: the held-out loss has not fallen for {} evaluations; it was best at step {}.",
+              worse_, metadata_["best"]["step"].get<int64_t>());
+  return true;
+}
+
 StepTimes Trainer::time_steps(int64_t steps) {
   constexpr int64_t kWarmUp = 4;  // graphs are captured the second time around
   constexpr int64_t kEndless = int64_t{1} << 40;
+  recipe_.ops.apply();  // another trainer may have asked for something else
+  apply_precision(recipe_.train);
+  device_.use_pools(recipe_.train.pools);
   StepTimes times;
   taken_ = &times.steps;
   const auto some = [&](int64_t count) {
@@ -322,8 +354,9 @@ void Trainer::save(int64_t step) {
   if (processes_.main()) {
     auto weights = optimizer_->weights();
     std::ranges::move(task_->frozen(), std::back_inserter(weights));
+    const bool best = recipe_.train.keep_best && metadata_.contains("best");
     save_checkpoint(run_.checkpoints(), step, weights, optimizer_->state(), recipe_.train.keep_checkpoints,
-                    metadata_);
+                    metadata_, best ? metadata_["best"]["step"].get<int64_t>() : 0);
   }
   processes_.barrier();
 }

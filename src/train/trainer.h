@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -25,7 +26,7 @@ namespace tightloop {
 
 struct TrainResult {
   int64_t step = 0;  // the last one done
-  bool interrupted = false;
+  bool interrupted = false, stopped_early = false;
   std::optional<double> held_out_loss;
   std::vector<double> losses;  // one for each logging interval
   double mean_loss = 0;        // by token, over all steps of this run
@@ -41,7 +42,7 @@ struct StepTimes {
   double copies = 0;            // of the device, beside its other work
   int64_t tokens = 0;
   int64_t peak_memory = 0;  // since the trainer was made: captured steps allocate only once
-  Syncs syncs;  // within the steps
+  Syncs syncs;              // within the steps
   GraphCounts graphs;
 };
 
@@ -61,6 +62,9 @@ class Trainer {
   void resume();
   /// Trains until the last step, train.stop_at or Ctrl-C, and saves.
   TrainResult run();
+
+  /// Adds to what is measured on held-out data, by those who know more: how well a model translates, say.
+  void also_evaluate(std::function<Task::Evaluation()> more) { more_evaluation_ = std::move(more); }
 
   /// Times `steps` training steps, logged as always but neither evaluated nor saved. The first call warms up
   /// with some more, later ones go on from there.
@@ -89,6 +93,8 @@ class Trainer {
   void refuse_divergence(int64_t step, int64_t steps, double loss) const;
   void look_after_memory(int64_t step);
   bool stop_wanted(int64_t step);
+  /// Whether train.patience is at its end.
+  bool evaluate(int64_t step, TrainResult& result);
   void save(int64_t step);
 
   Recipe recipe_;
@@ -109,8 +115,11 @@ class Trainer {
   double host_seconds_ = 0;                 // that starting steps took
   std::unique_ptr<Feed> timed_feed_;        // of time_steps
   std::vector<StepSums>* taken_ = nullptr;  // where sums go while steps are timed
-  double flops_ = 0;  // of one token, as the main process counts them
+  double flops_ = 0;                        // of one token, as the main process counts them
   double first_loss_ = NAN, least_loss_ = INFINITY;
+  double best_loss_ = INFINITY;  // on held-out data
+  int64_t worse_ = 0;            // evaluations since
+  std::function<Task::Evaluation()> more_evaluation_;
 };
 
 }  // namespace tightloop

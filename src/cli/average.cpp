@@ -1,0 +1,75 @@
+#include <ATen/TensorOperators.h>
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "cli/at_least.h"
+#include "cli/verbs.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "train/checkpoint.h"
+#include "train/run_folder.h"
+
+namespace tightloop::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Options {
+  std::string run, output;
+  size_t last = 5;
+};
+
+void average(const Options& options) {
+  const auto run = RunFolder::open(options.run);
+  auto steps = checkpoint_steps(run.checkpoints());
+  if (steps.size() < 2)
+    throw usage_error(
+        "'{}' has {} checkpoint; averaging needs two or more (train.save_steps, "
+        "train.keep_checkpoints).",
+        options.run, steps.size());
+  steps.erase(steps.begin(), steps.end() - static_cast<ptrdiff_t>(std::min(options.last, steps.size())));
+  NamedTensors mean;
+  nlohmann::json metadata;
+  for (const int64_t step : steps) {
+    auto checkpoint = load_checkpoint(run.checkpoints(), step, /*weights_only=*/true);
+    metadata = checkpoint.metadata;
+    size_t at = 0;
+    for (const auto& [name, tensor] : checkpoint.weights.tensors) {
+      const auto part = tensor.to(at::kFloat) / static_cast<double>(steps.size());
+      if (step == steps.front())
+        mean.emplace_back(name, part);
+      else
+        mean[at].second.add_(part);
+      ++at;
+    }
+  }
+  metadata["averaged"] = steps;
+  const auto output = RunFolder::create(options.output, /*overwrite=*/false);
+  for (const auto& name : {"config.yaml", "tokenizer", "tokenizer_target"})
+    if (fs::exists(run.root() / name))
+      fs::copy(run.root() / name, output.root() / name,
+               fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+  save_checkpoint(output.checkpoints(), steps.back(), mean, {}, 0, metadata);
+  log::info("The weights of steps {} to {}, {} checkpoints, averaged into {}.", steps.front(), steps.back(),
+            steps.size(), options.output);
+}
+
+}  // namespace
+
+void add_average(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  auto* verb =
+      app.add_subcommand("average", "Average the weights of a run's last checkpoints into a new run");
+  verb->add_option("--run", options->run, "Folder of a run")->required();
+  verb->add_option("--last", options->last, "Checkpoints to average")->check(at_least(2));
+  verb->add_option("--output", options->output, "Folder of the new run")->required();
+  verb->footer("Example: tightloop average --run runs/translate-multi30k --last 5 --output runs/averaged");
+  verb->callback([=] { average(*options); });
+}
+
+}  // namespace tightloop::cli

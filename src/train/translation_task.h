@@ -1,0 +1,58 @@
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "data/dataset.h"
+#include "data/pairs.h"
+#include "model/seq2seq.h"
+#include "train/recipe.h"
+#include "train/run_folder.h"
+#include "train/run_tokenizer.h"
+#include "train/task.h"
+
+namespace tightloop {
+
+/// An encoder-decoder on pairs of sentences.
+class TranslationTask : public Task {
+ public:
+  /// Prepares tokenizers (read, or trained and saved in the run), data and model; fills in what the recipe
+  /// leaves open. `metadata` is told what checkpoints should say.
+  TranslationTask(Recipe& recipe, const RunFolder& run, nlohmann::json& metadata);
+
+  const ModelConfig& config() const override { return model_->config(); }
+  Parameters& trained() override { return model_->parameters(); }
+  void place(at::Device, at::ScalarType) override {}
+
+  const std::vector<std::string>& sources() const override { return dataset_.sources; }
+  std::string description() const override;
+  int64_t positions() const override { return recipe_.data.batch_tokens; }
+
+  void open(int64_t first_micro_batch, int rank, int world) override;
+  Staged next(bool pin) override;
+  double waited() const override { return loader_ ? loader_->wait_seconds() : 0; }
+
+  BatchLoss loss(const std::vector<at::Tensor>& parts, const at::Tensor& scale, bool metrics) override;
+  /// The loss without smoothing, over all held-out pairs.
+  Evaluation evaluate() override;
+  double flops_per_token() const override;
+
+  Seq2Seq& model() { return *model_; }
+  const PairTokenizers& tokenizers() const { return tokenizers_; }
+  const Documents& held_out() const { return *dataset_.val; }
+  /// The next micro-batch as the loader has it; valid until the next call.
+  const PairBatch& next_batch() { return loader_->next(); }
+
+ private:
+  PairOptions loading() const;
+  void load_random(Recipe& recipe);
+
+  const Recipe& recipe_;
+  PairTokenizers tokenizers_;
+  Dataset dataset_;
+  std::unique_ptr<Seq2Seq> model_;
+  std::unique_ptr<PairLoader> loader_;
+  int world_ = 1;
+};
+
+}  // namespace tightloop
