@@ -123,34 +123,47 @@ translation() {
   for beam in 5 1; do
     started=$(date +%s.%N)
     tightloop translate --run "$work/translate-multi30k" --beam $beam <"$data/multi30k_test_2016_flickr.en" >"$out/test2016.beam$beam.de" 2>>"$out/errors.txt"
-    row "test2016 beam $beam" "$(tightloop bleu --ref "$data/multi30k_test_2016_flickr.de" --hyp "$out/test2016.beam$beam.de" --json | tr -d '\n' | cut -c1-200), $(echo "$(date +%s.%N) - $started" | bc) s in all"
+    row "test2016 beam $beam" "$(tightloop bleu --ref "$data/multi30k_test_2016_flickr.de" --hyp "$out/test2016.beam$beam.de" --json | tr -d '\n' | cut -c1-200), $(python3 -c "import time; print(round(time.time() - $started, 2))") s in all"
   done
   tightloop average --run "$work/translate-multi30k" --last 5 --output "$work/averaged" >>"$out/errors.txt" 2>&1 &&
     tightloop translate --run "$work/averaged" <"$data/multi30k_test_2016_flickr.en" >"$out/test2016.averaged.de" 2>>"$out/errors.txt" &&
     row "the last 5 checkpoints averaged" "$(tightloop bleu --ref "$data/multi30k_test_2016_flickr.de" --hyp "$out/test2016.averaged.de" --json | tr -d '\n' | cut -c1-120)"
-  started=$SECONDS
+  tatoeba
+}
+
+tatoeba() {
+  local data=$carry/data/translate started=$SECONDS
   tightloop train configs/translate-tatoeba-zh.yaml --run.dir "$work" --data.train "$data/tatoeba_en_zh.tsv" $TATOEBA >"$out/tatoeba.txt" 2>&1
   row "translate-tatoeba-zh" "exit $?, $((SECONDS - started)) s; $(grep -oE 'held-out loss [0-9.]+.*' "$out/tatoeba.txt" | tail -1)"
   printf "I like tea.\nWhere is the station?\nShe doesn't want to speak to me.\nThe weather is good today.\nMy father is older than your mother.\n" |
     tightloop translate --run "$work/translate-tatoeba-zh" | tee "$out/tatoeba.zh"
+  # The pairs that were held out, in their order, and what a beam makes of them.
+  tightloop eval --run "$work/translate-tatoeba-zh" --limit 1000 2>>"$out/errors.txt" | tee "$out/tatoeba_eval.txt"
+}
+
+# Multi30k's captions as a JSON array of pairs.
+json_pairs() {
+  python3 -c 'import json,sys; d=sys.argv[1]; a=open(d+"/multi30k_train.en").read().splitlines(); b=open(d+"/multi30k_train.de").read().splitlines(); json.dump(list(map(list, zip(a, b))), open(sys.argv[2], "w"))' "$carry/data/translate" "$work/pairs.json"
 }
 
 pairs() {
-  local data=$carry/data/translate
+  json_pairs
   row "translate-base B32 S40" "$(step configs/translate-base.yaml --synthetic --steps 100 | brief)"
   row "graphs off / on, translate-base" "$(step configs/translate-base.yaml --synthetic --steps 50 --against train.graph=off | brief)"
   row "interval 1 / 10, translate-base" "$(step configs/translate-base.yaml --synthetic --steps 50 --against train.loss_extract_interval=1 | brief)"
-  python3 -c 'import json,sys; d=sys.argv[1]; a=open(d+"/multi30k_train.en").read().splitlines(); b=open(d+"/multi30k_train.de").read().splitlines(); json.dump(list(map(list, zip(a, b))), open(sys.argv[2], "w"))' "$data" "$work/pairs.json"
   row "translate-base from JSON pairs, 16 threads" "$(step configs/translate-base.yaml --data.train "$work/pairs.json" --data.num_workers 16 --model.vocab_size 0 --tokenizer.vocab_size 8000 --steps 300 | brief)"
-  python3 bench/peers/translate.py train 2>>"$out/errors.txt" | tee "$out/peers.txt" | while read -r line; do row "peer" "$line"; done
+  python3 bench/peers/translate.py train --shared ${MODES:+--modes $MODES} 2>>"$out/errors.txt" | tee "$out/peers.txt" | while read -r line; do row "peer" "$line"; done
 }
 
 decoding() {
   row "decode, ours" "$(tightloop bench translate configs/translate-base.yaml --sentences 256 --source-length 16 --length 30 --beam 5 --json 2>>"$out/errors.txt" | tail -1)"
-  python3 bench/peers/translate.py decode ${DECODE:-} 2>>"$out/errors.txt" | tee -a "$out/peers.txt" | while read -r line; do row "peer" "$line"; done
+  python3 bench/peers/translate.py decode --random 256 --source-length 16 --length 30 --sentences 256 --shared 2>>"$out/errors.txt" | tee -a "$out/peers.txt" | while read -r line; do row "peer" "$line"; done
 }
 
-ablation() { tightloop bench ablation configs/translate-base.yaml --data.train "$work/pairs.json" --data.num_workers 4 --model.vocab_size 0 --tokenizer.vocab_size 8000 --steps 40 --rounds 3 2>>"$out/errors.txt" | tee "$out/ablation.txt"; }
+ablation() {
+  json_pairs
+  tightloop bench ablation configs/translate-base.yaml --data.train "$work/pairs.json" --data.num_workers 4 --data.bucket 40 --model.vocab_size 0 --tokenizer.vocab_size 8000 --steps 20 --rounds 3 2>>"$out/errors.txt" | tee "$out/ablation.txt"
+}
 
 tightloop doctor >"$out/doctor.txt"
 for part in "${@:-tests sanitizer steps naive graphs memory data costs deterministic quickstart stages shakespeare translation pairs decoding ablation}"; do

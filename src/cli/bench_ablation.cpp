@@ -84,6 +84,8 @@ void ablation(const Options& options, const Settings& settings) {
       std::vector<double> with, without;
       {
         Trainer other(changed, RunFolder::create(folder / fmt::format("{}", rows.size()), false));
+        if (rows.empty()) time(base);  // every shape once or twice, before it counts
+        time(other);
         for (int64_t round = 0; round < options.rounds; ++round) {
           with.push_back(time(base));
           without.push_back(time(other));

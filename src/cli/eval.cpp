@@ -18,9 +18,11 @@
 #include "infer/chat_session.h"
 #include "infer/exam.h"
 #include "infer/text_loss.h"
+#include "infer/translate.h"
 #include "train/loading.h"
 #include "train/loss.h"
 #include "train/run_folder.h"
+#include "train/saved_model.h"
 
 namespace tightloop::cli {
 
@@ -42,7 +44,7 @@ struct Findings {
 
 // A Hugging Face folder does not say what it was trained on.
 bool has_data(const DataConfig& data) {
-  return data.source == "tasks" || data.source == "spelling" || !data.train.empty() || !data.mixture.empty();
+  return data.generated() || !data.train.empty() || !data.mixture.empty();
 }
 
 void measure_text(const Options& options, LoadedRun& run, Findings& findings) {
@@ -95,10 +97,37 @@ void ask(const Options& options, LoadedRun& run, const std::vector<ExamQuestion>
   findings.text += to_text(result);
 }
 
+/// BLEU and chrF of the pairs that a translation run held out, by a beam search.
+void evaluate_translator(const Options& options, const std::string& folder, const Settings& settings) {
+  constexpr size_t kShown = 8;
+  auto run = load_translator(folder, options.model.device, {}, options.model.precision);
+  run.recipe.bind().apply(settings);
+  catch_interrupts();
+  const auto dataset = load_dataset(run.recipe.data, run.recipe.tasks, *run.tokenizers.source,
+                                    run.recipe.chat, &run.tokenizers.target(), RunFolder(folder).index());
+  if (dataset.val->size() == 0) throw usage_error("'{}' held no pairs out.", folder);
+  const BleuOptions bleu{.tokens = bleu_tokens(run.recipe.train.bleu_tokenize)};
+  const auto scores = held_out_scores(*run.model, *dataset.val, run.tokenizers.target(), {}, bleu,
+                                      std::max<int64_t>(options.limit, 0));
+  if (options.json) {
+    const nlohmann::json json{{"run", folder},         {"step", run.step},
+                              {"pairs", scores.pairs}, {"bleu", scores.bleu},
+                              {"chrf", scores.chrf},   {"signature", bleu_signature(bleu, false)}};
+    return static_cast<void>(std::puts(dump(json).c_str()));
+  }
+  std::string text =
+      fmt::format("{} at step {}: BLEU {:.2f}, chrF {:.2f} over {} held-out pairs\n{}\n", folder, run.step,
+                  scores.bleu, scores.chrf, scores.pairs, bleu_signature(bleu, false));
+  for (size_t i = 0; i < std::min(kShown, scores.translations.size()); ++i)
+    text += fmt::format("  {}\n    expected: {}\n", scores.translations[i], scores.references[i]);
+  std::fputs(text.c_str(), stdout);
+}
+
 void evaluate(const Options& options, const Settings& settings) {
   if (options.samples > 1 && options.temperature == 0)
     throw usage_error("at temperature 0 all {} samples would be the same.", options.samples);
   const std::string folder = options.model.folder();
+  if (SavedModel(folder).recipe().model.translates()) return evaluate_translator(options, folder, settings);
   auto run = options.model.load();
   run.recipe.bind().apply(settings);
   const auto chat = chat_template(run.recipe.chat, *run.tokenizer);

@@ -69,7 +69,11 @@ TEST(TokenizerVerb, TrainsSentencePieceOnPairs) {
                           "tightloop tokenizer decode --tokenizer joint --lines");
     EXPECT_EQ(both.output, "die katze sees\n");
   }
-  ASSERT_EQ(run(folder.path(), train + "source --side source --type unigram").exit_code, 0);
+  const auto source =
+      run(folder.path(),
+          "tightloop tokenizer train a.en --target a.de --vocab-size 22 --output source --side "
+          "source --type unigram");
+  ASSERT_EQ(source.exit_code, 0) << source.output;
   const auto unknown = run(folder.path(),
                            "echo 'zz' | tightloop tokenizer encode --tokenizer source --lines | tightloop "
                            "tokenizer decode --tokenizer source --lines");
