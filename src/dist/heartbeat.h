@@ -64,7 +64,7 @@ class Heartbeat {
   std::vector<int> missed_;         // rounds since each changed
   std::string loss_, word_;
   int64_t rounds_ = 0;
-  Clock::time_point last_round_ = Clock::now();
+  Clock::time_point last_round_ = Clock::now(), counted_ = Clock::now();
   bool hurry_ = false, stopping_ = false, stopped_ = false;
   std::thread thread_;  // last: it uses the others
 };
