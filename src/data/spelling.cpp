@@ -4,8 +4,7 @@
 #include <string>
 
 #include "core/error.h"
-#include "core/random.h"
-#include "data/held_out.h"
+#include "data/generated_records.h"
 #include "data/json_text.h"
 
 namespace tightloop {
@@ -53,46 +52,20 @@ Talk count(Random& random) {
           fmt::format("{}So the answer is {}.", steps, found)};
 }
 
-class SpellingReader : public RecordReader {
- public:
-  SpellingReader(const TasksConfig& config, bool held_out)
-      : config_(config), held_out_(held_out), total_(held_out ? config.held_out : config.questions) {
-    if (held_out && config.held_out_share <= 0) total_ = 0;
-  }
-
-  bool read(RecordBatch& batch, size_t records, size_t bytes) override {
-    const size_t before = batch.size();
-    for (; next_ < total_ && batch.size() < records && batch.bytes() < bytes; ++next_) {
-      Random random(config_.seed, held_out_ ? ~static_cast<uint64_t>(next_) : next_);
-      Talk talk;
-      do talk = random.below(2) ? spell(random) : count(random);
-      while (is_held_out(talk.question, config_.held_out_share) != held_out_);
-      json_ = R"({"messages":[{"role":"user","content":)";
-      append_json_string(talk.question, json_);
-      json_ += R"(},{"role":"assistant","content":)";
-      append_json_string(talk.answer, json_);
-      json_ += "}]}";
-      Record record;
-      record.bytes = json_;
-      record.line = next_ + 1;
-      batch.add(record);
-    }
-    return batch.size() > before;
-  }
-  const std::vector<std::string>& files() const override { return names_; }
-
- private:
-  TasksConfig config_;
-  bool held_out_;
-  int64_t total_, next_ = 0;
-  std::string json_;
-  std::vector<std::string> names_{"spelling"};
-};
+GeneratedRecord conversation(Random& random) {
+  const Talk talk = random.below(2) ? spell(random) : count(random);
+  std::string json = R"({"messages":[{"role":"user","content":)";
+  append_json_string(talk.question, json);
+  json += R"(},{"role":"assistant","content":)";
+  append_json_string(talk.answer, json);
+  json += "}]}";
+  return {talk.question, json};
+}
 
 }  // namespace
 
 std::unique_ptr<RecordReader> make_spelling_reader(const TasksConfig& config, bool held_out) {
-  return std::make_unique<SpellingReader>(config, held_out);
+  return make_generated_reader("spelling", config, held_out, conversation);
 }
 
 }  // namespace tightloop

@@ -5,10 +5,8 @@
 #include <array>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "core/random.h"
-#include "data/held_out.h"
+#include "data/generated_records.h"
 #include "data/json_text.h"
 
 namespace tightloop {
@@ -79,47 +77,20 @@ Phrase sentence(Random& random) {
           fmt::format("{} o {} {}.", subject.theirs, object.theirs, verb.theirs)};
 }
 
-class ToyPairReader : public RecordReader {
- public:
-  ToyPairReader(const TasksConfig& config, bool held_out)
-      : config_(config), held_out_(held_out), total_(held_out ? config.held_out : config.questions) {
-    if (held_out && config.held_out_share <= 0) total_ = 0;
-  }
-
-  bool read(RecordBatch& batch, size_t records, size_t bytes) override {
-    const size_t before = batch.size();
-    for (; next_ < total_ && batch.size() < records && batch.bytes() < bytes; ++next_) {
-      Random random(config_.seed, held_out_ ? ~static_cast<uint64_t>(next_) : next_);
-      Phrase pair;
-      do pair = sentence(random);
-      while (is_held_out(pair.ours, config_.held_out_share) != held_out_);
-      json_.clear();
-      json_ += '[';
-      append_json_string(pair.ours, json_);
-      json_ += ",";
-      append_json_string(pair.theirs, json_);
-      json_ += "]";
-      Record record;
-      record.bytes = json_;
-      record.line = next_ + 1;
-      batch.add(record);
-    }
-    return batch.size() > before;
-  }
-  const std::vector<std::string>& files() const override { return names_; }
-
- private:
-  TasksConfig config_;
-  bool held_out_;
-  int64_t total_, next_ = 0;
-  std::string json_;
-  std::vector<std::string> names_{"toy_pairs"};
-};
+GeneratedRecord pair(Random& random) {
+  const Phrase made = sentence(random);
+  std::string json(1, '[');
+  append_json_string(made.ours, json);
+  json += ',';
+  append_json_string(made.theirs, json);
+  json += ']';
+  return {made.ours, json};
+}
 
 }  // namespace
 
 std::unique_ptr<RecordReader> make_toy_pair_reader(const TasksConfig& config, bool held_out) {
-  return std::make_unique<ToyPairReader>(config, held_out);
+  return make_generated_reader("toy_pairs", config, held_out, pair);
 }
 
 }  // namespace tightloop

@@ -52,7 +52,8 @@ struct BatchLoss : ops::LossSum {
 /// Sum of the cross entropy over supervised tokens, and their count. Nothing is read back.
 BatchLoss loss_of(LanguageModel& model, const DeviceBatch& batch, const LossSetup& setup = {});
 
-/// Whether loss_of makes the logits of `rows` positions in chunks. "auto" does where they are large.
+/// Whether logits of so many bytes, or of `rows` positions, are made in chunks. "auto" does where they are
+/// large.
 bool chunks_head(int64_t logits_bytes, const std::string& fused_head);
 bool chunks_head(const LanguageModel& model, int64_t rows, const std::string& fused_head);
 

@@ -7,25 +7,19 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "ops/config.h"
 #include "ops/fused_head.h"
+#include "train/loss.h"
 
 namespace tightloop {
 
 namespace {
 
-constexpr int64_t kLargeLogits = 128 << 20;  // bytes: where chunks save more memory than they cost time
-
-bool in_chunks(const at::Tensor& hidden, const at::Tensor& weight, const std::string& fused_head) {
-  if (fused_head == "off" || fused_head == "false" || ops::plain()) return false;
-  return fused_head != "auto" || hidden.size(0) * weight.size(0) * weight.element_size() > kLargeLogits;
-}
-
 ops::LossSum cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
                            const PairLossSetup& setup, double label_smoothing, const at::Tensor& scale) {
   const ops::LossOptions options{
       .label_smoothing = label_smoothing, .scale = scale, .correct = setup.correct};
-  if (in_chunks(hidden, weight, setup.fused_head)) return ops::fused_head(hidden, weight, targets, options);
+  const int64_t logits_bytes = hidden.size(0) * weight.size(0) * weight.element_size();
+  if (chunks_head(logits_bytes, setup.fused_head)) return ops::fused_head(hidden, weight, targets, options);
   return ops::cross_entropy(at::linear(hidden, weight), targets, options);
 }
 
