@@ -66,7 +66,8 @@ ComputedLoss by_chunks(const Tensor& hidden, const Tensor& weight, const Tensor&
 }
 
 int64_t rows_at_once(int64_t rows, bool cuda) {
-  return cuda ? kMostRows : std::clamp<int64_t>(rows / 16, 1, kMostRows);
+  // On the CPU torch may copy a chunk of 16-bit logits for its product with many threads.
+  return cuda ? kMostRows : std::clamp<int64_t>(rows / 32, 1, kMostRows);
 }
 
 }  // namespace
