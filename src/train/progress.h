@@ -28,8 +28,10 @@ class Progress {
       : sources_(std::move(sources)), experts_(experts), total_steps_(total_steps) {}
 
   void started(const StepStart& start) { ahead_.push_back({start, false}); }
-  /// The last step started ends a line.
-  void end_line() { ahead_.back().ends_line = true; }
+  /// The last step started ends a line, unless its sums have arrived already.
+  void end_line() {
+    if (!ahead_.empty()) ahead_.back().ends_line = true;
+  }
   /// Sums of the next step, which has been started. Gives the line that it ends.
   std::optional<IntervalReport> arrived(const StepSums& sums);
 
