@@ -1,25 +1,20 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/App.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "cli/at_least.h"
-#include "cli/recipe.h"
+#include "cli/bench_common.h"
 #include "cli/verbs.h"
 #include "core/log.h"
 #include "train/naive_loop.h"
-#include "train/trainer.h"
 
 namespace tightloop::cli {
-
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -55,15 +50,9 @@ const std::vector<Cure>& cures() {
   return all;
 }
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
 void ablation(const Options& options, const Settings& settings) {
-  Recipe recipe = read_recipe(options.file, settings);
-  if (options.synthetic) recipe.data.source = "random", recipe.data.rows = "stream";
-  const fs::path folder = fs::temp_directory_path() / fmt::format("tightloop-ablation-{}", ::getpid());
+  const Recipe recipe = recipe_to_measure(options.file, settings, options.synthetic);
+  const Scratch scratch;
   nlohmann::json rows = nlohmann::json::array();
   std::string text =
       fmt::format("{:<32}{:>12}{:>12}{:>12}\n", "switched off", "ms without", "ms with", "costs ms");
@@ -71,38 +60,27 @@ void ablation(const Options& options, const Settings& settings) {
     rows.push_back({{"cure", name}, {"ms_without", without}, {"ms_with", with}, {"ms_cost", without - with}});
     text += fmt::format("{:<32}{:>12.3f}{:>12.3f}{:>+12.3f}\n", name, without, with, without - with);
   };
-  try {
-    Trainer base(recipe, RunFolder::create(folder / "base", false));
-    const auto time = [&](Trainer& trainer) {
-      return trainer.time_steps(options.steps).seconds / static_cast<double>(options.steps) * 1e3;
-    };
-    double naive_base = 0;
-    for (const Cure& cure : cures()) {
-      Recipe changed = recipe;
-      changed.bind().apply(cure.off);
-      log::info("Without {} ...", cure.name);
-      std::vector<double> with, without;
-      {
-        Trainer other(changed, RunFolder::create(folder / fmt::format("{}", rows.size()), false));
-        if (rows.empty()) time(base);  // every shape once or twice, before it counts
-        time(other);
-        for (int64_t round = 0; round < options.rounds; ++round) {
-          with.push_back(time(base));
-          without.push_back(time(other));
-        }
-      }
-      naive_base = median(with);
-      add(cure.name, median(without), naive_base);
+  Trainer base(recipe, RunFolder::create(scratch.path / "base", false));
+  const auto time = [&](Trainer& trainer) { return milliseconds_a_step(trainer, options.steps); };
+  double usual = 0;
+  for (const Cure& cure : cures()) {
+    Recipe changed = recipe;
+    changed.bind().apply(cure.off);
+    log::info("Without {} ...", cure.name);
+    Trainer other(changed, RunFolder::create(scratch.path / fmt::format("{}", rows.size()), false));
+    if (rows.empty()) time(base);  // every shape once or twice, before it counts
+    time(other);
+    std::vector<double> with, without;
+    for (int64_t round = 0; round < options.rounds; ++round) {
+      with.push_back(time(base));
+      without.push_back(time(other));
     }
-    log::info("The naive loop ...");
-    add("all of it: the naive loop",
-        naive_steps(recipe, folder / "naive", std::max<int64_t>(5, options.steps / 5)).milliseconds,
-        naive_base);
-  } catch (...) {
-    fs::remove_all(folder);
-    throw;
+    usual = median(with);
+    add(cure.name, median(without), usual);
   }
-  fs::remove_all(folder);
+  log::info("The naive loop ...");
+  const int64_t few = std::max<int64_t>(5, options.steps / 5);
+  add("all of it: the naive loop", naive_steps(recipe, scratch.path / "naive", few).milliseconds, usual);
   std::fputs((options.json ? rows.dump() + "\n" : text).c_str(), stdout);
 }
 

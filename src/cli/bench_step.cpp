@@ -1,8 +1,6 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/App.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -12,7 +10,7 @@
 #include <vector>
 
 #include "cli/at_least.h"
-#include "cli/recipe.h"
+#include "cli/bench_common.h"
 #include "cli/verbs.h"
 #include "train/device_speed.h"
 #include "train/naive_loop.h"
@@ -32,15 +30,6 @@ struct Options {
   bool json = false, synthetic = false, naive = false;
 };
 
-/// A folder for a run that nobody keeps.
-struct Scratch {
-  fs::path path = fs::temp_directory_path() / fmt::format("tightloop-bench-{}", ::getpid());
-  ~Scratch() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-};
-
 struct Part {
   const char *name, *meaning;
   LossBuffer::Column column;
@@ -57,11 +46,6 @@ double seconds_of(const StepSums& step) {
   double seconds = 0;
   for (const Part& part : kParts) seconds += step[part.column];
   return seconds;
-}
-
-double median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + static_cast<ptrdiff_t>(values.size() / 2));
-  return values[values.size() / 2];
 }
 
 nlohmann::json measure(Trainer& trainer, const Options& options) {
@@ -147,13 +131,10 @@ void compare(Trainer& trainer, const Options& options, Recipe recipe, const fs::
   for (std::string word; split >> word;) words.push_back("--" + word);
   Config config = recipe.bind();
   config.apply(words);
-  if (options.synthetic) recipe.data.source = "random";
   Trainer other(recipe, RunFolder::create(folder, false));
   std::vector<double> ratios, ours, theirs;
   for (int pair = 0; pair < kPairs; ++pair) {
-    const auto time = [&](Trainer& which) {
-      return which.time_steps(options.steps).seconds / static_cast<double>(options.steps) * 1e3;
-    };
+    const auto time = [&](Trainer& which) { return milliseconds_a_step(which, options.steps); };
     // Each goes first every other time.
     const double first = time(pair % 2 ? other : trainer), second = time(pair % 2 ? trainer : other);
     ours.push_back(pair % 2 ? second : first), theirs.push_back(pair % 2 ? first : second);
@@ -168,8 +149,7 @@ void compare(Trainer& trainer, const Options& options, Recipe recipe, const fs::
 }
 
 void bench_step(const Options& options, const Settings& settings) {
-  Recipe recipe = read_recipe(options.file, settings);
-  if (options.synthetic) recipe.data.source = "random", recipe.data.rows = "stream";
+  const Recipe recipe = recipe_to_measure(options.file, settings, options.synthetic);
   if (options.naive) {
     const Scratch scratch;
     const auto times = naive_steps(recipe, scratch.path, options.steps);
