@@ -4,9 +4,8 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <c10/core/GradMode.h>
 
-#include "core/config.h"
+#include "golden.h"
 #include "model/language_model.h"
-#include "model/safetensors.h"
 #include "ops/compare.h"
 #include "support.h"
 
@@ -15,29 +14,16 @@ namespace {
 
 using testing::relative_error;
 
-const Safetensors& golden() {
-  static const Safetensors file =
-      read_safetensors(testing::fs::path(TIGHTLOOP_SOURCE_DIR) / "tests/golden/models.safetensors");
+const testing::Golden& golden() {
+  static const testing::Golden file("models.safetensors");
   return file;
-}
-
-/// The configuration of a case: the metadata holds settings as a recipe would have them.
-ModelConfig config_of(const std::string& name) {
-  ModelConfig config;
-  Config settings;
-  settings.add_section("model", config, "");
-  settings.load_text("model: " + golden().metadata.at(name), name);  // JSON is YAML
-  config.resolve(0, 0);
-  return config;
 }
 
 class GoldenModels : public ::testing::TestWithParam<std::string> {
  protected:
-  const at::Tensor& tensor(const std::string& name) const {
-    return golden().tensors.at(GetParam() + "." + name);
-  }
+  const at::Tensor& tensor(const std::string& name) const { return golden()[GetParam() + "." + name]; }
   std::unique_ptr<LanguageModel> model() const {
-    auto model = make_model(config_of(GetParam()), /*seed=*/1);
+    auto model = make_model(golden().config(GetParam()), /*seed=*/1);
     c10::NoGradGuard no_grad;
     for (const auto& parameter : model->parameters().all()) {
       const auto& value = tensor("weight." + parameter.name);
@@ -74,8 +60,7 @@ TEST_P(GoldenModels, PlainOperatorsAgreeToo) {
 }
 
 TEST_P(GoldenModels, NoWeightIsLeftOver) {
-  size_t weights = 0;
-  for (const auto& [name, value] : golden().tensors) weights += name.starts_with(GetParam() + ".weight.");
+  const size_t weights = golden().part(GetParam() + ".weight.").tensors.size();
   EXPECT_EQ(model()->parameters().all().size(), weights);
 }
 

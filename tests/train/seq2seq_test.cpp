@@ -8,8 +8,7 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 
-#include "core/config.h"
-#include "model/safetensors.h"
+#include "golden.h"
 #include "ops/compare.h"
 #include "ops/config.h"
 #include "support.h"
@@ -23,26 +22,9 @@ using testing::relative_error;
 
 constexpr int64_t kPad = 0;
 
-const Safetensors& golden() {
-  static const Safetensors file =
-      read_safetensors(testing::fs::path(TIGHTLOOP_SOURCE_DIR) / "tests/golden/seq2seq.safetensors");
+const testing::Golden& golden() {
+  static const testing::Golden file("seq2seq.safetensors");
   return file;
-}
-
-ModelConfig config_of(const std::string& name) {
-  ModelConfig config;
-  Config settings;
-  settings.add_section("model", config, "");
-  settings.load_text("model: " + golden().metadata.at(name), name);  // JSON is YAML
-  config.resolve(0, 0);
-  return config;
-}
-
-Safetensors weights_of(const std::string& prefix) {
-  Safetensors part;
-  for (const auto& [name, tensor] : golden().tensors)
-    if (name.starts_with(prefix)) part.tensors[name.substr(prefix.size())] = tensor;
-  return part;
 }
 
 DevicePairs batch_of(const at::Tensor& source, const at::Tensor& target) {
@@ -52,12 +34,11 @@ DevicePairs batch_of(const at::Tensor& source, const at::Tensor& target) {
 
 class GoldenSeq2Seq : public ::testing::TestWithParam<const char*> {
  protected:
-  at::Tensor tensor(const std::string& name) const {
-    return golden().tensors.at(std::string(GetParam()) + "." + name);
-  }
+  at::Tensor tensor(const std::string& name) const { return golden()[std::string(GetParam()) + "." + name]; }
   void agrees() const {
-    Seq2Seq model(config_of(GetParam()), 1);
-    load_weights(model.parameters(), weights_of(std::string(GetParam()) + ".weight."), "seq2seq.safetensors");
+    Seq2Seq model(golden().config(GetParam()), 1);
+    load_weights(model.parameters(), golden().part(std::string(GetParam()) + ".weight."),
+                 "seq2seq.safetensors");
     const auto batch = batch_of(tensor("source").to(at::kLong)[0], tensor("target").to(at::kLong)[0]);
     const auto logits =
         model.logits(model.decode(batch.inputs_BT, model.encode(batch.source_BS, batch.source_lengths_B)));
@@ -94,16 +75,15 @@ INSTANTIATE_TEST_SUITE_P(All, GoldenSeq2Seq, ::testing::Values("pre", "post", "r
                          [](const auto& name) { return std::string(name.param); });
 
 TEST(GoldenSeq2SeqTraining, FiftyStepsFollowPyTorch) {
-  const auto sizes = config_of("training");
+  const auto sizes = golden().config("training");
   Seq2Seq model(sizes, 1);
-  load_weights(model.parameters(), weights_of("training.weight."), "seq2seq.safetensors");
+  load_weights(model.parameters(), golden().part("training.weight."), "seq2seq.safetensors");
   TrainConfig train;
   train.steps = 50, train.warmup_steps = 20, train.lr = 0.3, train.schedule = "noam", train.clip = 0;
   train.weight_decay = 0, train.beta1 = 0.9, train.beta2 = 0.98, train.eps = 1e-9;
   Optimizer optimizer(model.parameters(), train, sizes, at::kFloat);
-  const auto sources = golden().tensors.at("training.source").to(at::kLong),
-             targets = golden().tensors.at("training.target").to(at::kLong),
-             losses = golden().tensors.at("training.losses");
+  const auto sources = golden()["training.source"].to(at::kLong),
+             targets = golden()["training.target"].to(at::kLong), losses = golden()["training.losses"];
   for (int64_t step = 0; step < train.steps; ++step) {
     const auto loss =
         pair_loss(model, batch_of(sources[step], targets[step]),
@@ -116,7 +96,7 @@ TEST(GoldenSeq2SeqTraining, FiftyStepsFollowPyTorch) {
         << "step " << step + 1;
   }
   for (const auto& [name, tensor] : optimizer.weights()) {
-    const auto& expected = golden().tensors.at("training.end." + name);
+    const auto& expected = golden()["training.end." + name];
     // A bias of keys moves all scores of a query alike: its gradient is rounding, which Adam makes large.
     const int64_t D = sizes.width;
     if (name.ends_with("qkv_bias")) {

@@ -3,24 +3,13 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full_like.h>
 
+#include "golden.h"
 #include "ops/compare.h"
 #include "support.h"
 #include "train/engine_fixture.h"
 
 namespace tightloop {
 namespace {
-
-struct Golden {
-  Safetensors file =
-      read_safetensors(testing::fs::path(TIGHTLOOP_SOURCE_DIR) / "tests/golden/sft.safetensors");
-  const at::Tensor& operator[](const std::string& name) const { return file.tensors.at(name); }
-  Safetensors part(const std::string& prefix) const {
-    Safetensors part;
-    for (const auto& [name, tensor] : file.tensors)
-      if (name.starts_with(prefix)) part.tensors[name.substr(prefix.size())] = tensor;
-    return part;
-  }
-};
 
 ModelConfig sizes(bool experts) {
   ModelConfig sizes;
@@ -42,7 +31,7 @@ TrainConfig settings() {
 }
 
 void follow(const std::string& name) {
-  const Golden golden;
+  const testing::Golden golden("sft.safetensors");
   auto model = make_model(sizes(name == "moe"), 1);
   load_weights(model->parameters(), golden.part(name + ".start."), "sft.safetensors");
   const TrainConfig config = settings();
