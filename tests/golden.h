@@ -13,7 +13,7 @@ namespace tightloop::testing {
 class Golden {
  public:
   explicit Golden(const std::string& name)
-      : file_(read_safetensors(fs::path(TIGHTLOOP_SOURCE_DIR) / "tests/golden" / name)) {}
+      : file_(read_safetensors(source_folder() / "tests/golden" / name)) {}
 
   const at::Tensor& operator[](const std::string& name) const { return file_.tensors.at(name); }
   /// The tensors whose names begin so, without that beginning.

@@ -31,6 +31,13 @@ class TempFolder {
   fs::path path_;
 };
 
+/// The checkout that these tests were built from.
+fs::path source_folder();
+/// The set-up's Python, which may be absent.
+fs::path python();
+/// Runs a script of the checkout with it and returns the exit status.
+int run_python(const std::string& script, const fs::path& argument);
+
 /// Data sets that belong to others and are not in the repository: $TIGHTLOOP_DATA, or ../shared/data beside
 /// the checkout. Tests that need them skip with a message when they are absent.
 fs::path shared_data();

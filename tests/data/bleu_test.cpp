@@ -102,7 +102,7 @@ TEST(Bleu, SignaturesSayHowItWasMade) {
 }
 
 TEST(Bleu, EqualsSacreBleu) {
-  const auto corpora = nlohmann::json::parse(read_file(TIGHTLOOP_SOURCE_DIR "/tests/golden/bleu.json"));
+  const auto corpora = nlohmann::json::parse(read_file(testing::source_folder() / "tests/golden/bleu.json"));
   ASSERT_GE(corpora.size(), 16u);
   for (const auto& corpus : corpora) EXPECT_LE(worst_difference(corpus), 1e-6) << corpus.dump();
 }

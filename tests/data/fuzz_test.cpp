@@ -208,14 +208,10 @@ TEST(DataFuzz, Shards) {
 }
 
 TEST(DataFuzz, Parquet) {
-  const fs::path python = fs::path(TIGHTLOOP_SOURCE_DIR) / ".deps/python/bin/python";
-  SKIP_WITHOUT(python);
+  SKIP_WITHOUT(testing::python());
   SKIP_WITHOUT(program_folder() / kParquetPlugin);
   testing::TempFolder folder;
-  ASSERT_EQ(std::system((python.string() + " " TIGHTLOOP_SOURCE_DIR "/tests/data/make_parquet.py " +
-                         folder.path().string())
-                            .c_str()),
-            0);
+  ASSERT_EQ(testing::run_python("tests/data/make_parquet.py", folder.path()), 0);
   std::vector<std::string> seeds;
   for (const char* name : {"dictionary", "chat", "choice", "empty"}) {
     std::ifstream in(folder / (std::string(name) + ".parquet"), std::ios::binary);

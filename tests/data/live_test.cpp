@@ -298,14 +298,10 @@ INSTANTIATE_TEST_SUITE_P(All, LivePairs,
                          ::testing::Combine(::testing::Values("tsv", "json", "parallel"), ::testing::Bool()));
 
 TEST(Live, ParquetIsKept) {
-  const fs::path python = fs::path(TIGHTLOOP_SOURCE_DIR) / ".deps/python/bin/python";
-  SKIP_WITHOUT(python);
+  SKIP_WITHOUT(testing::python());
   SKIP_WITHOUT(program_folder() / kParquetPlugin);
   Forms forms;
-  ASSERT_EQ(std::system((python.string() + " " TIGHTLOOP_SOURCE_DIR "/tests/data/make_parquet.py " +
-                         forms.folder.path().string())
-                            .c_str()),
-            0);
+  ASSERT_EQ(testing::run_python("tests/data/make_parquet.py", forms.folder.path()), 0);
   forms.config.source = "parquet";
   forms.config.train = {(forms.folder / "text.parquet").string()};
   forms.load();

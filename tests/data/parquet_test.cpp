@@ -19,13 +19,10 @@ using testing::TempFolder;
 class Parquet : public ::testing::Test {
  protected:
   void SetUp() override {
-    const fs::path python = fs::path(TIGHTLOOP_SOURCE_DIR) / ".deps/python/bin/python";
-    SKIP_WITHOUT(python);
+    SKIP_WITHOUT(testing::python());
     SKIP_WITHOUT(program_folder() / kParquetPlugin);
     static const TempFolder made;
-    static const int status = std::system(
-        (python.string() + " " TIGHTLOOP_SOURCE_DIR "/tests/data/make_parquet.py " + made.path().string())
-            .c_str());
+    static const int status = testing::run_python("tests/data/make_parquet.py", made.path());
     ASSERT_EQ(status, 0);
     folder_ = made.path();
   }

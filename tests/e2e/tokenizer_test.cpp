@@ -7,7 +7,7 @@ namespace {
 using testing::run;
 using testing::TempFolder;
 
-const fs::path kPython = fs::path(TIGHTLOOP_SOURCE_DIR) / ".deps/python/bin/python";
+const fs::path kPython = testing::python();
 
 // Ids of `tokenizer`, as the program has them, against those that Hugging Face reads out of `file`.
 void expect_hugging_face_agrees(const TempFolder& folder, const std::string& tokenizer,

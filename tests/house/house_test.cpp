@@ -13,7 +13,7 @@
 namespace tightloop {
 namespace {
 
-const fs::path kRoot = TIGHTLOOP_SOURCE_DIR;
+const fs::path kRoot = testing::source_folder();
 
 std::vector<fs::path> files_below(const std::vector<std::string>& folders,
                                   const std::set<std::string>& endings) {

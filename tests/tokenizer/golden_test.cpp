@@ -11,8 +11,7 @@ namespace {
 using nlohmann::json;
 
 const json& golden() {
-  static const json file =
-      json::parse(read_file(fs::path(TIGHTLOOP_SOURCE_DIR) / "tests/golden/tokenizer.json"));
+  static const json file = json::parse(read_file(testing::source_folder() / "tests/golden/tokenizer.json"));
   return file;
 }
 

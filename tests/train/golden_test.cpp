@@ -16,8 +16,7 @@ double relative(const at::Tensor& a, const at::Tensor& b) {
 }
 
 struct Golden {
-  Safetensors file =
-      read_safetensors(testing::fs::path(TIGHTLOOP_SOURCE_DIR) / "tests/golden/training.safetensors");
+  Safetensors file = read_safetensors(testing::source_folder() / "tests/golden/training.safetensors");
   ModelConfig sizes;
   TrainConfig train;
 

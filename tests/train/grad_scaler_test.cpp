@@ -22,8 +22,7 @@ class GradScalerOn : public OnDevice {};
 ON_EVERY_DEVICE(GradScalerOn);
 
 TEST_P(GradScalerOn, FollowsTorchThroughPlantedOverflows) {
-  const auto golden =
-      nlohmann::json::parse(read_file(fs::path(TIGHTLOOP_SOURCE_DIR) / "tests/golden/scaler.json"));
+  const auto golden = nlohmann::json::parse(read_file(testing::source_folder() / "tests/golden/scaler.json"));
   GradScaler scaler(device, {.initial = 1024, .growth_interval = 3});
   const auto factors = at::arange(1, 5, at::TensorOptions(at::kFloat).device(device));
   at::Tensor weight = at::zeros({4}, factors.options());

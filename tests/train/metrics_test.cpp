@@ -149,7 +149,7 @@ TEST(MetricsLines, HaveTheNamesOfTheDocumentation) {
   EXPECT_EQ(values["memory/allocated_gib"], 1.0);
   EXPECT_EQ(values["memory/reserved_gib"], 2.0);
   EXPECT_EQ(values["memory/peak_gib"], 3.0);
-  const auto page = read_file(fs::path(TIGHTLOOP_SOURCE_DIR) / "docs/metrics.md");
+  const auto page = read_file(testing::source_folder() / "docs/metrics.md");
   for (std::string name : names(values)) {
     if (name.ends_with("/a") || name.ends_with("/b")) name = name.substr(0, name.size() - 1) + "<source>";
     EXPECT_NE(page.find("`" + name + "`"), std::string::npos) << name;

@@ -121,7 +121,7 @@ TEST(AdamW, WeightsThatDoNotFitAreNamed) {
 /// tests/golden/make_optimizers.py made the numbers and says how.
 const Safetensors& golden() {
   static const Safetensors file =
-      read_safetensors(testing::fs::path(TIGHTLOOP_SOURCE_DIR) / "tests/golden/optimizers.safetensors");
+      read_safetensors(testing::source_folder() / "tests/golden/optimizers.safetensors");
   return file;
 }
 
