@@ -14,7 +14,7 @@ using at::Tensor;
 void adamw(at::TensorList masters, at::TensorList first, at::TensorList second, at::TensorList gradients,
            at::TensorList values, at::ArrayRef<double> rate, at::ArrayRef<double> decay, double beta1,
            double beta2, double eps, const Tensor& control) {
-  const c10::cuda::CUDAGuard guard(control.device());
+  const Guard guard(control.device());
   const auto table = std::make_unique<ops::cuda::AdamwTable>();  // 32 KiB: not for the stack
   const auto flush = [&] {
     run(ops::cuda::Adamw{.gradients = dtype_of(gradients[0]),
@@ -46,7 +46,7 @@ void adamw(at::TensorList masters, at::TensorList first, at::TensorList second, 
   flush();
 }
 
-TORCH_LIBRARY_IMPL(tightloop, CUDA, m) { m.impl("adamw_", adamw); }
+TIGHTLOOP_KERNELS(m) { m.impl("adamw_", adamw); }
 
 }  // namespace
 

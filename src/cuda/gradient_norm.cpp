@@ -13,7 +13,7 @@ namespace {
 using at::Tensor;
 
 Tensor norm_of(at::TensorList tensors) {
-  const c10::cuda::CUDAGuard guard(tensors[0].device());
+  const Guard guard(tensors[0].device());
   int64_t pieces = 0;
   for (const Tensor& tensor : tensors) pieces += (tensor.numel() + ops::cuda::kPiece - 1) / ops::cuda::kPiece;
   const auto options = tensors[0].options().dtype(at::kFloat);
@@ -37,7 +37,7 @@ Tensor norm_of(at::TensorList tensors) {
   return norm;
 }
 
-TORCH_LIBRARY_IMPL(tightloop, CUDA, m) { m.impl("gradient_norm", norm_of); }
+TIGHTLOOP_KERNELS(m) { m.impl("gradient_norm", norm_of); }
 
 }  // namespace
 

@@ -3,10 +3,11 @@
 // What the operators' CUDA registrations share.
 
 #include <ATen/core/Tensor.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 
+#include <optional>
+
+#include "cuda/launching.h"
+#include "ops/dropout.h"
 #include "ops/launch.h"
 
 namespace tightloop::cuda {
@@ -24,10 +25,15 @@ inline ops::cuda::Dtype dtype_of(const at::Tensor& x) {
   }
 }
 
-/// Launches it on torch's current stream of the device that x is on; the caller holds a guard for it.
-template <class Call>
-void run(const Call& call) {
-  C10_CUDA_CHECK(launch(call, c10::cuda::getCurrentCUDAStream().stream()));
+inline ops::cuda::Drop drop_of(double p, const std::optional<at::Tensor>& random, int64_t site) {
+  if (p == 0) return {};
+  return {random->const_data_ptr<int64_t>(), site, ops::dropout_threshold(p),
+          static_cast<float>(1 / (1 - p))};
+}
+
+/// x, or a copy of it that begins where wide accesses may.
+inline at::Tensor aligned(const at::Tensor& x) {
+  return reinterpret_cast<uintptr_t>(x.const_data_ptr()) % 16 == 0 ? x : x.clone();
 }
 
 }  // namespace tightloop::cuda

@@ -14,7 +14,7 @@ namespace {
 using at::Tensor;
 
 std::tuple<Tensor, Tensor> forward(const Tensor& x_in, const Tensor& weight_in, double eps) {
-  const c10::cuda::CUDAGuard guard(x_in.device());
+  const Guard guard(x_in.device());
   const Tensor x = x_in.contiguous(), weight = weight_in.contiguous();
   const int64_t D = x.size(-1), rows = D ? x.numel() / D : 0;
   Tensor y = at::empty_like(x), scale = at::empty({rows}, x.options().dtype(at::kFloat));
@@ -32,7 +32,7 @@ std::tuple<Tensor, Tensor> forward(const Tensor& x_in, const Tensor& weight_in, 
 
 std::tuple<Tensor, Tensor> backward(const Tensor& dy_in, const Tensor& x_in, const Tensor& weight_in,
                                     const Tensor& scale) {
-  const c10::cuda::CUDAGuard guard(x_in.device());
+  const Guard guard(x_in.device());
   const Tensor dy = dy_in.contiguous(), x = x_in.contiguous(), weight = weight_in.contiguous();
   const int64_t D = x.size(-1), rows = D ? x.numel() / D : 0;
   Tensor dx = at::empty_like(x), dweight = at::empty_like(weight);
@@ -51,7 +51,7 @@ std::tuple<Tensor, Tensor> backward(const Tensor& dy_in, const Tensor& x_in, con
   return {dx, dweight};
 }
 
-TORCH_LIBRARY_IMPL(tightloop, CUDA, m) {
+TIGHTLOOP_KERNELS(m) {
   m.impl("rms_norm_forward", forward);
   m.impl("rms_norm_backward", backward);
 }

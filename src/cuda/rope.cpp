@@ -12,7 +12,7 @@ namespace {
 using at::Tensor;
 
 Tensor rope(const Tensor& x_in, const Tensor& cos_in, const Tensor& sin_in, int64_t offset, bool backwards) {
-  const c10::cuda::CUDAGuard guard(x_in.device());
+  const Guard guard(x_in.device());
   const Tensor x = x_in.stride(-1) == 1 ? x_in : x_in.contiguous();
   const Tensor cos = cos_in.contiguous(), sin = sin_in.contiguous();
   Tensor y = at::empty(x.sizes(), x.options());
@@ -33,7 +33,7 @@ Tensor rope(const Tensor& x_in, const Tensor& cos_in, const Tensor& sin_in, int6
   return y;
 }
 
-TORCH_LIBRARY_IMPL(tightloop, CUDA, m) { m.impl("rope", rope); }
+TIGHTLOOP_KERNELS(m) { m.impl("rope", rope); }
 
 }  // namespace
 

@@ -10,11 +10,11 @@ namespace tightloop::cuda {
 namespace {
 
 void lap(const at::Tensor& row, int64_t clock, std::optional<int64_t> part) {
-  const c10::cuda::CUDAGuard guard(row.device());
+  const Guard guard(row.device());
   run(ops::cuda::Lap{.row = row.mutable_data_ptr<double>(), .clock = clock, .part = part.value_or(-1)});
 }
 
-TORCH_LIBRARY_IMPL(tightloop, CUDA, m) { m.impl("lap_", lap); }
+TIGHTLOOP_KERNELS(m) { m.impl("lap_", lap); }
 
 }  // namespace
 

@@ -12,7 +12,7 @@ namespace {
 using at::Tensor;
 
 Tensor forward(const Tensor& gate_up_in) {
-  const c10::cuda::CUDAGuard guard(gate_up_in.device());
+  const Guard guard(gate_up_in.device());
   const Tensor gate_up = gate_up_in.contiguous();
   const int64_t F = gate_up.size(-1) / 2;
   auto shape = gate_up.sizes().vec();
@@ -27,7 +27,7 @@ Tensor forward(const Tensor& gate_up_in) {
 }
 
 Tensor backward(const Tensor& dy_in, const Tensor& gate_up_in) {
-  const c10::cuda::CUDAGuard guard(gate_up_in.device());
+  const Guard guard(gate_up_in.device());
   const Tensor dy = dy_in.contiguous(), gate_up = gate_up_in.contiguous();
   const int64_t F = gate_up.size(-1) / 2;
   Tensor dgate_up = at::empty_like(gate_up);
@@ -40,7 +40,7 @@ Tensor backward(const Tensor& dy_in, const Tensor& gate_up_in) {
   return dgate_up;
 }
 
-TORCH_LIBRARY_IMPL(tightloop, CUDA, m) {
+TIGHTLOOP_KERNELS(m) {
   m.impl("swiglu_forward", forward);
   m.impl("swiglu_backward", backward);
 }

@@ -38,6 +38,7 @@ TargetTokens target_tokens(const Tokenizer& target);
 struct TextTranslation {
   std::string text;
   double score = 0;
+  size_t tokens = 0;
 };
 
 struct TranslateOptions {

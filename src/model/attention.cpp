@@ -30,7 +30,7 @@ AttentionScope::AttentionScope(const at::Tensor& ids_BT, const Pass& pass, doubl
 
 at::Tensor AttentionScope::drop(const at::Tensor& x, int64_t layer, DropoutPlace place) const {
   constexpr auto kPlaces = static_cast<int64_t>(DropoutPlace::kCount);
-  return ops::dropout(x, dropout_, random_, layer * kPlaces + static_cast<int64_t>(place));
+  return ops::dropout(x, {dropout_, random_, layer * kPlaces + static_cast<int64_t>(place)});
 }
 
 at::Tensor AttentionScope::attend(const at::Tensor& q_BTHS, const at::Tensor& k_BTKS,

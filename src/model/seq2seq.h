@@ -3,22 +3,21 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <optional>
-#include <utility>
 #include <vector>
 
 #include "model/language_model.h"
 #include "model/rotary.h"
+#include "ops/attention.h"
+#include "ops/residual_norm.h"
 
 namespace tightloop {
 
 /// What the decoder reads of some sources: B sentences of up to S tokens.
 struct Memory {
   at::Tensor states_BSD;
-  at::Tensor
-      bias_B11S;  // added to attention's scores: 0 where there is a token, far below where there is none
-  /// Keys and values (B, H, S, head size) of every layer of the decoder, where they were made ahead.
-  std::vector<std::pair<at::Tensor, at::Tensor>> cross{};
+  ops::KeyMask mask;  // hides the padding
+  /// Keys and values (B, S, 2, H, head size) of every layer of the decoder, where they were made ahead.
+  std::vector<at::Tensor> cross{};
 
   /// Keeps only these sentences, in this order.
   void select_rows(const at::Tensor& rows);
@@ -68,18 +67,26 @@ class Seq2Seq {
     Norm ffn_norm;
     Linear up, down;
   };
-  class Dropout;  // where a pass drops, one place after the other
+  class Dropouts;  // where a pass drops, one place after the other
 
   Block add_block(const std::string& prefix, bool decoder);
   Norm add_norm(const std::string& name);
   Linear add_linear(const std::string& name, int64_t out, int64_t in, int64_t parts = 1);
 
   at::Tensor normed(const at::Tensor& x, const Norm& norm) const;
-  template <class Part>
-  at::Tensor residual(const at::Tensor& x, const Norm& norm, Dropout& drop, Part&& part) const;
-  at::Tensor embed(const at::Tensor& weight, const at::Tensor& ids, int64_t past, Dropout& drop);
-  at::Tensor feed_forward(const Block& block, const at::Tensor& x, Dropout& drop) const;
-  std::pair<at::Tensor, at::Tensor> cross_keys(const Block& block, const at::Tensor& states_BSD) const;
+  /// The running sum that a stack of blocks starts with, and what its first part reads: with norms before
+  /// each part the sum normed, else itself.
+  ops::NormedSum begin(const at::Tensor& x, const std::vector<Block>& blocks, const Norm& last) const;
+  /// The same after a part, whose last product is `linear`, made something of y. Either the norm is the
+  /// part's own, or it is that of the next part.
+  ops::NormedSum follow(const ops::NormedSum& x, const at::Tensor& y, const Linear& linear, const Norm& own,
+                        const Norm& next, Dropouts& drops) const;
+  at::Tensor embed(const at::Tensor& weight, const at::Tensor& ids, int64_t past, Dropouts& drops);
+  at::Tensor qkv(const Block& block, const at::Tensor& x_BTD, int64_t past) const;  // (B, T, 3, H, head size)
+  at::Tensor attend_cached(const at::Tensor& qkv, KvCache& cache, int64_t layer) const;
+  at::Tensor cross_kv(const Block& block, const at::Tensor& states_BSD) const;
+  /// The feed-forward up to its last product.
+  at::Tensor inner(const Block& block, const at::Tensor& x, Dropouts& drops) const;
 
   ModelConfig config_;
   Parameters parameters_;

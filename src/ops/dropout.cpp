@@ -89,7 +89,7 @@ Tensor call_kernel(const Tensor& x, double p, const Tensor& random, int64_t site
   return kernel.call(x, p, random, site);
 }
 
-struct Dropout : torch::autograd::Function<Dropout> {
+struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
   static Tensor forward(AutogradContext* context, const Tensor& x, double p, const Tensor& random,
                         int64_t site) {
     context->save_for_backward({random});
@@ -106,29 +106,32 @@ struct Dropout : torch::autograd::Function<Dropout> {
   }
 };
 
-void check(const Tensor& x, double p, const Tensor& random) {
-  TORCH_CHECK(p >= 0 && p < 1, "dropout: a share of ", p, " cannot be dropped");
-  TORCH_CHECK(random.defined() && random.numel() == 1 && random.scalar_type() == at::kLong &&
-                  random.device() == x.device(),
-              "dropout: `random` must be one int64 on the device of x");
-}
-
 }  // namespace
 
-Tensor dropout(const Tensor& x, double p, const Tensor& random, int64_t site) {
-  if (p == 0) return x;
-  check(x, p, random);
-  return has_kernel(x) ? Dropout::apply(x, p, random, site) : dropout_plain(x, p, random, site);
+void check(const Dropout& drop, at::Device device) {
+  if (drop.share == 0) return;
+  TORCH_CHECK(drop.share > 0 && drop.share < 1, "dropout: a share of ", drop.share, " cannot be dropped");
+  TORCH_CHECK(drop.random.defined() && drop.random.numel() == 1 && drop.random.scalar_type() == at::kLong &&
+                  drop.random.device() == device,
+              "dropout: `random` must be one int64 on the device of what is dropped");
 }
 
-Tensor dropout_plain(const Tensor& x, double p, const Tensor& random, int64_t site) {
-  if (p == 0) return x;
-  check(x, p, random);
-  const Tensor wide = x.to(compute_dtype(x)), mask = dropout_mask(x.numel(), p, random, site);
-  return at::where(mask.view(x.sizes()), wide / (1 - p), 0.0).to(x.scalar_type());
+Tensor dropout(const Tensor& x, const Dropout& drop) {
+  if (drop.share == 0) return x;
+  check(drop, x.device());
+  return has_kernel(x) ? DropoutFunction::apply(x, drop.share, drop.random, drop.site)
+                       : dropout_plain(x, drop);
 }
 
-Tensor dropout_mask(int64_t count, double p, const Tensor& random, int64_t site) {
+Tensor dropout_plain(const Tensor& x, const Dropout& drop) {
+  if (drop.share == 0) return x;
+  check(drop, x.device());
+  const Tensor wide = x.to(compute_dtype(x)), mask = dropout_mask(x.numel(), drop);
+  return at::where(mask.view(x.sizes()), wide / (1 - drop.share), 0.0).to(x.scalar_type());
+}
+
+Tensor dropout_mask(int64_t count, const Dropout& drop) {
+  const auto& [p, random, site] = drop;
   // Philox 4x32-10 in int64: its words lie in the lower half, and products wrap around.
   constexpr int64_t kWord = 0xffffffff;
   const auto low = [](const Tensor& v) { return v.bitwise_and(kWord); };

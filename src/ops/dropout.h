@@ -8,19 +8,29 @@
 
 namespace tightloop::ops {
 
-/// x with a share p of its elements, 0 <= p < 1, set to 0 and the rest divided by 1 - p. Which ones is a
-/// function of (random, site, index in row-major order) alone: Philox keyed by `random`, an int64 scalar on
-/// x's device, with `site` as the upper half of its counter and index / 4 as the lower. So the CPU and a GPU
-/// drop the same elements in every dtype, no mask is kept for the backward pass, a recomputed forward pass
-/// drops what the first one did, and a captured graph drops others as soon as `random` holds another number.
-/// Where p is 0 it gives x itself.
-at::Tensor dropout(const at::Tensor& x, double p, const at::Tensor& random, int64_t site);
+/// A place where a pass drops a share of some tensor's elements, 0 <= share < 1, and divides the rest by
+/// 1 - share. Which ones is a function of (random, site, index in row-major order) alone: Philox keyed by
+/// `random`, an int64 scalar on the tensor's device, with `site` as the upper half of its counter and index /
+/// 4 as the lower. So the CPU and a GPU drop the same elements in every dtype, no mask is kept for the
+/// backward pass, a recomputed forward pass drops what the first one did, and a captured graph drops others
+/// as soon as `random` holds another number.
+struct Dropout {
+  double share = 0;
+  at::Tensor random{};
+  int64_t site = 0;
+};
+
+/// Where nothing is to be dropped it gives x itself.
+at::Tensor dropout(const at::Tensor& x, const Dropout& drop);
 
 /// The same in ordinary ATen, the mask as a tensor.
-at::Tensor dropout_plain(const at::Tensor& x, double p, const at::Tensor& random, int64_t site);
+at::Tensor dropout_plain(const at::Tensor& x, const Dropout& drop);
 
 /// Which of `count` elements stay: bool, on the device of `random`.
-at::Tensor dropout_mask(int64_t count, double p, const at::Tensor& random, int64_t site);
+at::Tensor dropout_mask(int64_t count, const Dropout& drop);
+
+/// Throws where it cannot be applied to a tensor on this device.
+void check(const Dropout& drop, at::Device device);
 
 /// Elements whose random word is below this are dropped.
 inline uint32_t dropout_threshold(double p) {

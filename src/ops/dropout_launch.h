@@ -4,16 +4,13 @@
 
 namespace tightloop::ops::cuda {
 
-/// y = x * scale where the element's random word is at least `threshold`, else 0. x and y (count) dense;
-/// `random` is read on the device.
+/// x and y (count) dense.
 struct Dropout {
   Dtype dtype;
   const void* x;
   void* y;
-  const int64_t* random;
-  int64_t site, count;
-  uint32_t threshold;
-  float scale;
+  int64_t count;
+  Drop drop;
 };
 cudaError_t launch(const Dropout& call, cudaStream_t stream);
 

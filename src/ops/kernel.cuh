@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "ops/device.cuh"
 #include "ops/launch.h"
 
 namespace tightloop::ops::cuda {

@@ -6,6 +6,8 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <optional>
+
 #include "ops/config.h"
 #include "ops/cpu.h"
 
@@ -28,6 +30,18 @@ template <class Signature>
 auto find_operator(const char* name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
 }
+
+/// Whether somebody registered a kernel of this operator for the device of x.
+inline bool registered(const c10::OperatorHandle& op, const at::Tensor& x) {
+  return op.hasKernelForDispatchKey(x.is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU);
+}
+
+/// An undefined tensor as an operator takes it: nothing.
+inline std::optional<at::Tensor> given(const at::Tensor& x) {
+  return x.defined() ? std::optional(x) : std::nullopt;
+}
+
+inline at::Tensor or_undefined(const std::optional<at::Tensor>& x) { return x.value_or(at::Tensor()); }
 
 /// The dtype that plain twins compute in: fp32, or fp64 when the input is.
 inline at::ScalarType compute_dtype(const at::Tensor& x) {

@@ -31,6 +31,9 @@ class OnDevice : public ::testing::TestWithParam<const char*> {
 /// The tolerances of docs/numerics.md: one rounding of the dtype.
 double tolerance(at::ScalarType dtype);
 
+/// Whether an operator has a kernel for a device.
+bool has_kernel_for(const char* name, at::Device device);
+
 using Function = std::function<at::Tensor(const std::vector<at::Tensor>&)>;
 
 /// Values and gradients of `fused` on tensors of some dtype and device against `plain` on the same values in

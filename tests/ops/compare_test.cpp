@@ -1,6 +1,7 @@
 #include "ops/compare.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/cuda.h>
@@ -50,6 +51,11 @@ double tolerance(at::ScalarType dtype) {
     default:
       return 1.1 * 0x1p-8;
   }
+}
+
+bool has_kernel_for(const char* name, at::Device device) {
+  const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
+  return op.hasKernelForDispatchKey(device.is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU);
 }
 
 namespace {

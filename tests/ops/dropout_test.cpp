@@ -26,7 +26,7 @@ class DropoutOn : public OnDevice {
   /// Which of `count` ones stay.
   Tensor kept(int64_t count, double p, int64_t random, int64_t site, at::ScalarType dtype = at::kFloat) {
     const auto ones = at::ones({count}, at::TensorOptions(dtype).device(device));
-    return ops::dropout(ones, p, number(random, device), site).ne(0).to(at::kCPU);
+    return ops::dropout(ones, {p, number(random, device), site}).ne(0).to(at::kCPU);
   }
 };
 ON_EVERY_DEVICE(DropoutOn);
@@ -36,10 +36,10 @@ TEST_P(DropoutOn, AgreesWithThePlainTwin) {
     for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
       SCOPED_TRACE(::testing::Message() << N << ' ' << dtype << ' ' << device);
       const auto fused = [&](const auto& in) {
-        return ops::dropout(in[0], 0.3, number(kNumber, in[0].device()), 7);
+        return ops::dropout(in[0], {0.3, number(kNumber, in[0].device()), 7});
       };
       const auto plain = [&](const auto& in) {
-        return ops::dropout_plain(in[0], 0.3, number(kNumber, in[0].device()), 7);
+        return ops::dropout_plain(in[0], {0.3, number(kNumber, in[0].device()), 7});
       };
       expect_agreement(fused, plain, {random_tensor({N}, dtype, 1).to(device)}, tolerance(dtype));
     }
@@ -50,7 +50,7 @@ TEST_P(DropoutOn, TheMaskIsPhiloxOnEveryDeviceAndInEveryDtype) {
   std::vector<bool> wanted;
   for (int64_t i = 0; i < kCount; ++i)
     wanted.push_back(philox(static_cast<uint64_t>(kNumber), i / 4, kSite)[i % 4] >= 0x40000000u);
-  const auto twin = ops::dropout_mask(kCount, 0.25, number(kNumber, device), kSite).to(at::kCPU);
+  const auto twin = ops::dropout_mask(kCount, {0.25, number(kNumber, device), kSite}).to(at::kCPU);
   for (int64_t i = 0; i < kCount; ++i) ASSERT_EQ(twin[i].item<bool>(), wanted[i]) << i;
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble})
     EXPECT_TRUE(at::equal(kept(kCount, 0.25, kNumber, kSite, dtype), twin)) << dtype;
@@ -78,7 +78,7 @@ TEST_P(DropoutOn, NumbersSitesAndNeighboursAreIndependent) {
 
 TEST_P(DropoutOn, TakesViews) {
   const auto function = [](const auto& in) {
-    return ops::dropout(in[0], 0.5, number(11, in[0].device()), 3);
+    return ops::dropout(in[0], {0.5, number(11, in[0].device()), 3});
   };
   const auto wide = random_tensor({4, 5, 66}, at::kFloat, 1).to(device);
   for (const auto& view : {wide.slice(2, 1, 65), wide.transpose(0, 2), wide.select(1, 2).t()}) {
@@ -91,29 +91,31 @@ TEST_P(DropoutOn, TakesViews) {
 
 TEST_P(DropoutOn, NothingToDropIsTheTensorItself) {
   const auto x = random_tensor({5}, at::kFloat, 1).to(device);
-  EXPECT_TRUE(ops::dropout(x, 0, {}, 1).is_same(x));
+  EXPECT_TRUE(ops::dropout(x, {0, {}, 1}).is_same(x));
 }
 
 TEST_P(DropoutOn, DroppedElementsHideWhatTheyWere) {
   const auto x = at::full({64}, INFINITY, at::TensorOptions(at::kFloat).device(device));
-  const auto y = ops::dropout(x, 0.5, number(1, device), 1);
+  const auto y = ops::dropout(x, {0.5, number(1, device), 1});
   EXPECT_FALSE(y.isnan().any().item<bool>());
   EXPECT_GT(y.eq(0).sum().item<int64_t>(), 10);
 }
 
 TEST(Dropout, PlainTwinHasTheRightGradient) {
   expect_gradients_by_differences(
-      [](const auto& in) { return ops::dropout_plain(in[0], 0.4, number(3, at::kCPU), 2); },
+      [](const auto& in) {
+        return ops::dropout_plain(in[0], {0.4, number(3, at::kCPU), 2});
+      },
       {random_tensor({3, 10}, at::kDouble, 1)});
 }
 
 TEST(Dropout, RefusesWhatItCannotUse) {
   const auto x = random_tensor({4}, at::kFloat, 1);
-  EXPECT_THROW(ops::dropout(x, 1.0, number(1, at::kCPU), 1), c10::Error);
-  EXPECT_THROW(ops::dropout(x, -0.1, number(1, at::kCPU), 1), c10::Error);
-  EXPECT_THROW(ops::dropout(x, 0.1, {}, 1), c10::Error);
-  EXPECT_THROW(ops::dropout(x, 0.1, at::ones({1}), 1), c10::Error);
-  EXPECT_THROW(ops::dropout(x, 0.1, at::ones({2}, at::kLong), 1), c10::Error);
+  EXPECT_THROW(ops::dropout(x, ops::Dropout{1.0, number(1, at::kCPU), 1}), c10::Error);
+  EXPECT_THROW(ops::dropout(x, ops::Dropout{-0.1, number(1, at::kCPU), 1}), c10::Error);
+  EXPECT_THROW(ops::dropout(x, ops::Dropout{0.1, {}, 1}), c10::Error);
+  EXPECT_THROW(ops::dropout(x, ops::Dropout{0.1, at::ones({1}), 1}), c10::Error);
+  EXPECT_THROW(ops::dropout(x, ops::Dropout{0.1, at::ones({2}, at::kLong), 1}), c10::Error);
 }
 
 }  // namespace

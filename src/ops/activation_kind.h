@@ -1,0 +1,7 @@
+#pragma once
+
+namespace tightloop::ops {
+
+enum class ActivationKind { kRelu, kGelu, kGeluTanh };
+
+}  // namespace tightloop::ops

@@ -1,0 +1,59 @@
+#pragma once
+
+// What only a GPU can do: launching, shared memory of a size known at run time, products of small matrices by
+// a warp. tests/kernels/cpu has this file once more, with the same meaning for fibers on a CPU: there the
+// kernels above it run thread by thread, so that their arithmetic and their barriers are tested without a
+// GPU.
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "ops/launch.h"
+
+namespace tightloop::ops::cuda {
+
+/// kernel<<<grid, block, shared, stream>>>(arguments...), with as much shared memory as it asks for.
+template <class... Parameters, class... Arguments>
+cudaError_t start(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
+                  const Arguments&... arguments) {
+  constexpr size_t kWithoutAsking = 47 << 10;  // 48 KB with the kernel's own few bytes
+  if (shared > kWithoutAsking) {
+    const auto status =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
+    if (status != cudaSuccess) return status;
+  }
+  kernel<<<grid, block, shared, stream>>>(arguments...);
+  return cudaGetLastError();
+}
+
+/// The launch's `shared` bytes, aligned to 16.
+__device__ inline unsigned char* dynamic_shared() {
+  extern __shared__ __align__(16) unsigned char bytes[];
+  return bytes;
+}
+
+/// c (16, 8) += a (16, 16) b (16, 8) by a warp, T bf16 or fp16, sums in fp32. Lane 4 g + t holds, two
+/// neighbours to a register, lower one first:
+///   a: rows g, g + 8, g, g + 8 at columns 2 t, 2 t, 2 t + 8, 2 t + 8 (and the next one)
+///   b: rows 2 t and 2 t + 8 (and the next one) of column g
+///   c: row g, columns 2 t and 2 t + 1; row g + 8, the same columns
+template <class T>
+__device__ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  } else {
+    static_assert(std::is_same_v<T, __half>);
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+}
+
+}  // namespace tightloop::ops::cuda

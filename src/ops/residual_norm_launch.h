@@ -1,0 +1,37 @@
+#pragma once
+
+#include "ops/launch.h"
+
+namespace tightloop::ops::cuda {
+
+/// All (rows, D) dense and aligned to 16 bytes like the vectors (D), in one dtype; mean and scale (rows)
+/// receive each row's mean and 1 / deviation.
+struct ResidualNormForward {
+  Dtype dtype;
+  const void *x, *y, *y_bias, *weight, *bias;
+  void *sum, *normed;
+  float *mean, *scale;
+  int64_t rows, D;
+  float eps;
+  Drop drop;  // of y, (rows, D)
+};
+cudaError_t launch(const ResidualNormForward& call, cudaStream_t stream);
+
+/// dsum or dnormed may be absent: 0. dx and dy may be the same where nothing is dropped. partial
+/// (residual_norm_parts(rows), 3 D) is scratch.
+struct ResidualNormBackward {
+  Dtype dtype;
+  const void *dsum, *dnormed, *sum, *weight;
+  const float *mean, *scale;
+  void *dx, *dy, *dy_bias, *dweight, *dbias;
+  float* partial;
+  int64_t rows, D;
+  Drop drop;
+};
+int residual_norm_parts(int64_t rows);
+cudaError_t launch(const ResidualNormBackward& call, cudaStream_t stream);
+
+/// The longest row that the kernels take; D must be a multiple of 16 bytes.
+int64_t residual_norm_limit(Dtype dtype);
+
+}  // namespace tightloop::ops::cuda

@@ -1,0 +1,194 @@
+#pragma once
+
+// The CPU's twin of src/ops/device.cuh, found first where a test includes a kernel's .cu. A block's threads
+// are fibers of one thread of the host: each runs until it comes to a barrier of its block or its warp.
+// Blocks run one after the other, their shared memory is filled with NaN before each.
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <ucontext.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <stdexcept>
+#include <type_traits>
+#include <vector>
+
+#include "ops/launch.h"
+
+namespace cuda_on_cpu {
+
+struct Fiber {
+  ucontext_t context;
+  std::vector<char> stack;
+  uint3 thread{};
+  int index = 0;
+  enum { kReady, kAtBlock, kAtWarp, kDone } state = kReady;
+};
+
+/// A block under way.
+struct Block {
+  uint3 index{};
+  dim3 size, grid;
+  std::vector<Fiber> fibers;
+  std::vector<unsigned char> shared;
+  std::vector<uint64_t> exchange;  // 8 words for each thread: what it shows to its warp
+  ucontext_t scheduler;
+  Fiber* current = nullptr;
+  std::function<void()> body;
+};
+
+inline Block* running = nullptr;
+/// Whether the last thread of a block runs first. It changes from block to block: results must not depend on it.
+inline bool backwards = false;
+
+inline void wait(decltype(Fiber::state) at) {
+  Fiber* self = running->current;
+  self->state = at;
+  ::swapcontext(&self->context, &running->scheduler);
+}
+
+inline void enter() {
+  running->body();
+  running->current->state = Fiber::kDone;
+  ::swapcontext(&running->current->context, &running->scheduler);
+}
+
+// Lets every thread of a group that stands at its barrier go on once none of the group is on its way to it.
+inline bool release(Block& block, size_t begin, size_t end, decltype(Fiber::state) at) {
+  bool any = false;
+  for (size_t i = begin; i < end; ++i) {
+    const auto state = block.fibers[i].state;
+    if (state != at && state != Fiber::kDone) return false;
+    any |= state == at;
+  }
+  if (any)
+    for (size_t i = begin; i < end; ++i)
+      if (block.fibers[i].state == at) block.fibers[i].state = Fiber::kReady;
+  return any;
+}
+
+inline void run_block(Block& block) {
+  const size_t threads = block.size.x * block.size.y * block.size.z;
+  if (threads % 32 != 0) throw std::logic_error("a block must be of whole warps");
+  std::memset(block.shared.data(), 0xff, block.shared.size());
+  block.exchange.assign(threads * 8, 0);
+  block.fibers.resize(threads);
+  running = &block;
+  for (size_t i = 0; i < threads; ++i) {
+    Fiber& fiber = block.fibers[i];
+    fiber.stack.resize(128 << 10);
+    fiber.index = static_cast<int>(i);
+    fiber.thread = {static_cast<unsigned>(i % block.size.x),
+                    static_cast<unsigned>(i / block.size.x % block.size.y),
+                    static_cast<unsigned>(i / block.size.x / block.size.y)};
+    fiber.state = Fiber::kReady;
+    ::getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack.data();
+    fiber.context.uc_stack.ss_size = fiber.stack.size();
+    ::makecontext(&fiber.context, enter, 0);
+  }
+  for (size_t done = 0; done < threads;) {
+    bool moved = false;
+    for (size_t k = 0; k < threads; ++k) {
+      Fiber& fiber = block.fibers[backwards ? threads - 1 - k : k];
+      if (fiber.state != Fiber::kReady) continue;
+      block.current = &fiber;
+      ::swapcontext(&block.scheduler, &fiber.context);
+      done += fiber.state == Fiber::kDone;
+      moved = true;
+    }
+    for (size_t warp = 0; warp < threads; warp += 32)
+      moved |= release(block, warp, warp + 32, Fiber::kAtWarp);
+    moved |= release(block, 0, threads, Fiber::kAtBlock);
+    if (!moved && done < threads) throw std::logic_error("threads wait for each other at different barriers");
+  }
+  running = nullptr;
+  backwards = !backwards;
+}
+
+/// What each lane of this warp shows, to all of its lanes.
+inline uint64_t* show(int words, const uint64_t* mine) {
+  Fiber* self = running->current;
+  std::memcpy(&running->exchange[static_cast<size_t>(self->index) * 8], mine, static_cast<size_t>(words) * 8);
+  wait(Fiber::kAtWarp);
+  return &running->exchange[static_cast<size_t>(self->index) / 32 * 32 * 8];
+}
+
+}  // namespace cuda_on_cpu
+
+#undef __shared__
+#undef __launch_bounds__
+#undef __align__
+#define __shared__ static
+#define __launch_bounds__(...)
+#define threadIdx (::cuda_on_cpu::running->current->thread)
+#define blockIdx (::cuda_on_cpu::running->index)
+#define gridDim (::cuda_on_cpu::running->grid)
+#define blockDim (::cuda_on_cpu::running->size)
+
+inline void __syncthreads() { cuda_on_cpu::wait(cuda_on_cpu::Fiber::kAtBlock); }
+inline void __syncwarp() { cuda_on_cpu::wait(cuda_on_cpu::Fiber::kAtWarp); }
+inline float __shfl_xor_sync(unsigned, float value, int distance) {
+  uint64_t word = 0;
+  std::memcpy(&word, &value, sizeof value);
+  const uint64_t* lanes = cuda_on_cpu::show(1, &word);
+  const int lane = (cuda_on_cpu::running->current->index % 32) ^ distance;
+  std::memcpy(&value, &lanes[lane * 8], sizeof value);
+  cuda_on_cpu::wait(cuda_on_cpu::Fiber::kAtWarp);  // before somebody shows the next
+  return value;
+}
+inline uint32_t __umulhi(uint32_t a, uint32_t b) { return static_cast<uint32_t>(uint64_t{a} * b >> 32); }
+inline float __expf(float x) { return std::exp(x); }
+inline float __logf(float x) { return std::log(x); }
+inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
+
+namespace tightloop::ops::cuda {
+
+using std::max;
+using std::min;
+
+template <class... Parameters, class... Arguments>
+cudaError_t start(void (*kernel)(Parameters...), dim3 grid, dim3 size, size_t shared, cudaStream_t,
+                  const Arguments&... arguments) {
+  cuda_on_cpu::Block block;
+  block.size = size;
+  block.grid = grid;
+  block.shared.resize(shared);
+  block.body = [&] { kernel(arguments...); };
+  for (unsigned z = 0; z < grid.z; ++z)
+    for (unsigned y = 0; y < grid.y; ++y)
+      for (unsigned x = 0; x < grid.x; ++x) {
+        block.index = {x, y, z};
+        cuda_on_cpu::run_block(block);
+      }
+  return cudaSuccess;
+}
+
+inline unsigned char* dynamic_shared() { return cuda_on_cpu::running->shared.data(); }
+
+template <class T>
+void multiply_add(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  const uint64_t mine[] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+  const uint64_t* lanes = cuda_on_cpu::show(6, mine);
+  // Element `part` of the pair that lane 4 g + t keeps in a register.
+  const auto element = [&](int g, int t, int word, int part) {
+    const auto pair = static_cast<uint32_t>(lanes[(4 * g + t) * 8 + word]);
+    const auto bits = static_cast<uint16_t>(part ? pair >> 16 : pair);
+    return static_cast<float>(std::bit_cast<T>(bits));
+  };
+  const int lane = cuda_on_cpu::running->current->index % 32, g = lane / 4, t = lane % 4;
+  for (int i = 0; i < 4; ++i) {
+    const int low = i / 2, column = 2 * t + i % 2;  // row g + 8 low of c
+    for (int k = 0; k < 16; ++k) {
+      const int from = k % 8 / 2, word = k / 8;
+      c[i] += element(g, from, low + 2 * word, k % 2) * element(column, from, 4 + word, k % 2);
+    }
+  }
+  cuda_on_cpu::wait(cuda_on_cpu::Fiber::kAtWarp);
+}
+
+}  // namespace tightloop::ops::cuda

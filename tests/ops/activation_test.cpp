@@ -1,0 +1,63 @@
+#include "ops/activation.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+
+#include "ops/compare.h"
+
+namespace tightloop::testing {
+namespace {
+
+using ops::ActivationKind;
+
+constexpr ActivationKind kKinds[] = {ActivationKind::kRelu, ActivationKind::kGelu, ActivationKind::kGeluTanh};
+
+ops::Dropout dropout(double share, at::Device device) {
+  return {share, at::full({}, 0x2468ace, at::TensorOptions(at::kLong).device(device)), 9};
+}
+
+class ActivationOn : public OnDevice {
+ protected:
+  void compare(int64_t rows, int64_t D, at::ScalarType dtype, ActivationKind kind, double share) {
+    SCOPED_TRACE(::testing::Message() << rows << " x " << D << ' ' << dtype << " kind "
+                                      << static_cast<int>(kind) << " dropout " << share << ' ' << device);
+    expect_agreement(
+        [&](const auto& in) { return ops::activation(in[0], in[1], kind, dropout(share, in[0].device())); },
+        [&](const auto& in) {
+          return ops::activation_plain(in[0], in[1], kind, dropout(share, in[0].device()));
+        },
+        {random_tensor({rows, D}, dtype, 1).to(device), random_tensor({D}, dtype, 2).to(device)},
+        tolerance(dtype));
+  }
+};
+ON_EVERY_DEVICE(ActivationOn);
+
+TEST_P(ActivationOn, AgreesWithThePlainTwin) {
+  for (const auto kind : kKinds)
+    for (const double share : {0.0, 0.3})
+      for (const int64_t D : {4, 128, 132, 300}) compare(37, D, at::kFloat, kind, share);
+}
+
+TEST_P(ActivationOn, AgreesIn16Bits) {
+  if (!has_kernel_for("tightloop::activation_forward", device))
+    GTEST_SKIP() << "torch's passes round each step";
+  for (const auto kind : kKinds)
+    for (const double share : {0.0, 0.3})
+      for (const int64_t D : {8, 256, 264}) compare(19, D, at::kBFloat16, kind, share);
+}
+
+TEST_P(ActivationOn, TakesManyRowsAndOddOnes) {
+  compare(6000, 8, at::kFloat, ActivationKind::kGelu, 0.1);
+  compare(5, 7, at::kFloat, ActivationKind::kRelu, 0.1);
+  compare(0, 8, at::kFloat, ActivationKind::kRelu, 0.1);
+}
+
+TEST(Activation, PlainTwinHasTheRightGradient) {
+  for (const auto kind : kKinds)
+    expect_gradients_by_differences(
+        [&](const auto& in) { return ops::activation_plain(in[0], in[1], kind, dropout(0.3, at::kCPU)); },
+        {random_tensor({3, 5}, at::kDouble, 1), random_tensor({5}, at::kDouble, 2)});
+}
+
+}  // namespace
+}  // namespace tightloop::testing
