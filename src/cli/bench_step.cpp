@@ -164,12 +164,21 @@ void bench_step(const Options& options, const Settings& settings) {
   const Scratch scratch;
   Trainer trainer(recipe, RunFolder::create(scratch.path / "a", false));
   if (!options.against.empty()) return compare(trainer, options, recipe, scratch.path / "b");
+  constexpr int64_t kTraced = 3;  // steps
   nlohmann::json result = measure(trainer, options);
+  std::string kernels;
   if (!options.profile.empty()) {
-    const double busy = trace(options.profile, trainer.device().is_cuda(), [&] { trainer.time_steps(3); });
-    result["gpu_busy_traced"] = busy;
+    const bool gpu = trainer.device().is_cuda();
+    const auto table = trace(options.profile, gpu, [&] { trainer.time_steps(kTraced); });
+    if (gpu) result["gpu_busy_traced"] = table.busy();
+    result["kernels"] = nlohmann::json::array();
+    for (const KernelRow& row : table.rows)
+      result["kernels"].push_back({{"name", row.name},
+                                   {"count", static_cast<double>(row.count) / kTraced},
+                                   {"ms", row.ms / kTraced}});
+    kernels = "\n\n" + table_text(table, kTraced, gpu ? "kernel" : "operator");
   }
-  print(options, result, table_of(result));
+  print(options, result, table_of(result) + kernels);
 }
 
 }  // namespace
@@ -181,7 +190,9 @@ void add_bench_step(CLI::App& bench, const Settings& settings) {
   verb->add_option("--steps", options->steps, "Steps to time")->check(at_least(1));
   verb->add_flag("--synthetic", options->synthetic, "Random ids instead of the recipe's data");
   verb->add_flag("--naive", options->naive, "The loop that one writes first, for comparison");
-  verb->add_option("--profile", options->profile, "Also write a Chrome trace of a few steps to this file");
+  verb->add_option(
+      "--profile", options->profile,
+      "Also write a Chrome trace of a few steps to this file, and list the kernels that took longest");
   verb->add_option("--against", options->against,
                    "Compare with the same recipe under other settings, by turns: \"train.graph=off\"");
   verb->add_flag("--json", options->json, "For programs");

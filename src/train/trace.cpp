@@ -1,38 +1,36 @@
 #include "train/trace.h"
 
+#include <kineto/ActivityType.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
-#include <algorithm>
 #include <set>
 #include <utility>
 #include <vector>
 
 namespace tightloop {
 
-double trace(const std::filesystem::path& file, bool gpu, const std::function<void()>& work) {
+KernelTable trace(const std::filesystem::path& file, bool gpu, const std::function<void()>& work) {
   namespace profiler = torch::autograd::profiler;
-  using torch::profiler::impl::ActivityType;
+  using libkineto::ActivityType;
   const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO);
-  std::set<ActivityType> activities{ActivityType::CPU};
-  if (gpu) activities.insert(ActivityType::CUDA);
+  std::set<torch::profiler::impl::ActivityType> activities{torch::profiler::impl::ActivityType::CPU};
+  if (gpu) activities.insert(torch::profiler::impl::ActivityType::CUDA);
   profiler::prepareProfiler(config, activities);
   profiler::enableProfiler(config, activities);
   work();
   const auto result = profiler::disableProfiler();
 
-  std::vector<std::pair<int64_t, int64_t>> spans;  // of the device, in nanoseconds
-  for (const auto& event : result->events())
-    if (event.deviceType() == at::kCUDA && event.durationNs() > 0)
-      spans.emplace_back(event.startNs(), event.startNs() + static_cast<int64_t>(event.durationNs()));
-  std::ranges::sort(spans);
-  int64_t busy = 0, until = 0, first = spans.empty() ? 0 : spans.front().first;
-  for (const auto& [begin, end] : spans) {
-    if (end <= until) continue;
-    busy += end - std::max(begin, until);
-    until = end;
+  std::set<ActivityType> wanted{ActivityType::CPU_OP};
+  if (gpu) wanted = {ActivityType::CONCURRENT_KERNEL, ActivityType::GPU_MEMCPY, ActivityType::GPU_MEMSET};
+  std::vector<KernelSpan> spans;
+  for (const auto& event : result->events()) {
+    if (!wanted.contains(static_cast<ActivityType>(event.activityType()))) continue;
+    spans.push_back({gpu ? short_kernel_name(event.name()) : event.name(),
+                     static_cast<int64_t>(event.startNs()), static_cast<int64_t>(event.endNs()),
+                     event.startThreadId()});
   }
   result->save(file.string());
-  return until > first ? static_cast<double>(busy) / static_cast<double>(until - first) : 0;
+  return kernel_table(std::move(spans), /*nested=*/!gpu);
 }
 
 }  // namespace tightloop

@@ -3,10 +3,12 @@
 #include <filesystem>
 #include <functional>
 
+#include "train/kernel_table.h"
+
 namespace tightloop {
 
 /// Runs `work` under torch's profiler and writes what it saw, on the host and the device, in Chrome's trace
-/// format. Gives the share of the time in which at least one kernel ran on the device; 0 on the CPU.
-double trace(const std::filesystem::path& file, bool gpu, const std::function<void()>& work);
+/// format. Gives the device's kernels by their short names; on the CPU, torch's operators.
+KernelTable trace(const std::filesystem::path& file, bool gpu, const std::function<void()>& work);
 
 }  // namespace tightloop
