@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <optional>
 #include <string>
@@ -44,7 +43,13 @@ constexpr Text kNoFunctors[] = {"lambda",
                                 "OffsetCalculator",
                                 "TrivialOffsetCalculator",
                                 "TensorIteratorBase",
-                                "TensorIterator"};
+                                "TensorIterator",
+                                "Tensor",
+                                "Scalar",
+                                "complex",
+                                "__nv_hdl_wrapper_t",
+                                "__nv_dl_wrapper_t",
+                                "__nv_dl_tag"};
 constexpr Text kNoFunctorEndings[] = {"_traits", "Traits", "Policy", "Metadata", "Params"};
 
 struct Word {

@@ -13,7 +13,16 @@ void LogConfig::describe(Fields& fields) {
       .add("dataset_metrics_steps", dataset_metrics_steps, "Steps between accuracy and the losses by source")
       .range(0, 1e9);
   fields.add("memory_steps", memory_steps, "Steps between readings of the device's memory").range(0, 1e9);
-  fields.add("flops_steps", flops_steps, "Steps between counts of floating point operations").range(0, 1e9);
+  fields
+      .add("flops", flops,
+           "Where the floating point operations behind MFU come from: the model's shapes, or torch's "
+           "operators as "
+           "they run")
+      .choices({"shapes", "profiler"});
+  fields
+      .add("flops_steps", flops_steps,
+           "Steps between tellings of a token's floating point operations; the first step tells them too")
+      .range(0, 1e9);
   fields.add("flush_steps", flush_steps, "Steps after which metrics are on disk for sure; 0: only at the end")
       .range(0, 1e9);
   fields.add("reduced_logging", reduced_logging, "Only loss, learning rate, epoch and step");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace tightloop {
 
@@ -10,6 +11,7 @@ class Fields;
 struct LogConfig {
   int64_t detail_steps = 50, dataset_metrics_steps = 10, memory_steps = 50, flops_steps = 500;
   int64_t flush_steps = 200;
+  std::string flops = "shapes";
   bool reduced_logging = false, log_dataset_metrics = true, asynchronous = true;
 
   void describe(Fields& fields);
@@ -20,7 +22,7 @@ struct Due {
   bool detail = false;    // gradient norm, times
   bool datasets = false;  // accuracy, and loss and accuracy by source
   bool memory = false;
-  bool flops = false;  // to be counted anew by the profiler
+  bool flops = false;  // of a token; log.flops profiler: counted anew
 };
 
 /// The one place that decides it, for the steps after `before` up to `step`: a line that covers them, or one

@@ -27,6 +27,7 @@ void keep_due(IntervalReport& report, const Due& due) {
     report.source_losses.clear(), report.source_accuracies.clear();
   }
   if (!due.memory) report.memory = {};
+  if (!due.flops) report.flops_per_token = report.counted_flops_per_token = {};
 }
 
 nlohmann::json values_of(const IntervalReport& report, bool reduced) {
@@ -44,6 +45,8 @@ nlohmann::json values_of(const IntervalReport& report, bool reduced) {
   add("perf/mfu", report.mfu);
   add("perf/tokens_per_second", report.tokens_per_second);
   add("perf/data_wait", report.data_wait_share);
+  add("perf/flops_per_token", report.flops_per_token);
+  add("perf/flops_per_token_counted", report.counted_flops_per_token);
   if (report.memory) {
     values["memory/allocated_gib"] = gib(report.memory->allocated);
     values["memory/reserved_gib"] = gib(report.memory->reserved);

@@ -21,6 +21,7 @@ struct IntervalReport {
   double supervised = 0;  // tokens that the loss is the mean over
   int64_t syncs = 0;      // of host and device, since the start
   std::optional<double> grad_norm{}, step_seconds{}, mfu{}, tokens_per_second{}, data_wait_share{};
+  std::optional<double> flops_per_token{}, counted_flops_per_token{};
   std::optional<MemoryStats> memory{};
   std::optional<double> accuracy{};  // of tokens
   std::vector<std::pair<std::string, double>> source_losses{}, source_accuracies{};

@@ -6,9 +6,12 @@
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 
+#include <optional>
+
 #include "core/error.h"
 #include "core/log.h"
 #include "ops/stamp.h"
+#include "train/flop_counter.h"
 #include "train/step_numbers.h"
 
 namespace tightloop {
@@ -60,6 +63,7 @@ void StepEngine::lap(LossBuffer::Column part) {
 
 const Staged& StepEngine::pass(Feed& feed, bool first, bool last, bool metrics) {
   const Staged& staged = feed.next();
+  flops_ = 0;
   {
     const Kind kind{staged.packing, first, last, metrics};
     Known& known = known_[kind];
@@ -98,12 +102,16 @@ void StepEngine::compute(const Kind& kind, const at::Tensor& place) {
     scale = scaler->scale(scale);
     balance_weight = scaler->scale(balance_weight);
   }
+  std::optional<FlopCounter> counter;
+  if (counting_) counter.emplace();
   const BatchLoss loss = objective_(parts, scale, kind.metrics);
   const at::Tensor objective =
       loss.balance.defined() ? loss.objective + loss.balance * balance_weight : loss.objective;
   record(loss, numbers);
   lap(LossBuffer::kForward);
   objective.backward();
+  if (counter) flops_ = counter->count();
+  counter.reset();
   optimizer_.accumulate(kind.first);
   lap(LossBuffer::kBackward);
   if (!kind.last || processes_.world() > 1) return;

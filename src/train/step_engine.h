@@ -48,6 +48,11 @@ class StepEngine {
 
   /// Starts the work on the feed's next micro-batch, the `first` or `last` of a step, and tells which it was.
   const Staged& pass(Feed& feed, bool first, bool last, bool metrics);
+  /// Whether passes from here on count their floating point operations.
+  void count_flops(bool on) { counting_ = on; }
+  /// Forward and backward of the last pass. 0 where they were not counted, or where a graph was replayed,
+  /// which has no operators to look at.
+  double flops() const { return flops_; }
   /// The time until now belongs to no step: after evaluating or saving.
   void restart_clock();
 
@@ -81,6 +86,8 @@ class StepEngine {
   std::map<Packing, at::Tensor> places_;
   std::map<Kind, Known> known_;
   at::Tensor source_numbers_;  // 0, 1, 2, ... as a column
+  bool counting_ = false;
+  double flops_ = 0;
   GraphCounts counts_;
   Syncs syncs_;
 };

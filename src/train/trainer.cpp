@@ -140,13 +140,22 @@ void Trainer::step(int64_t step, Feed& feed) {
   const auto began = Clock::now();
   const double waited = task_->waited();
   const bool metrics = due(recipe_.log, step - 1, step).datasets;
+  // Also in the first step after resuming.
+  engine_->count_flops(recipe_.log.flops == "profiler" &&
+                       due(recipe_.log, flops_ == 0 ? 0 : step - 1, step).flops);
+  double flops = 0, flops_tokens = 0;
   start_.step = step, start_.tokens = 0;
   start_.lr = optimizer_->lr(rates_at(train, step, task_->config().width));
   for (int64_t i = 0; i < train.accumulate; ++i) {
     const Staged& staged = engine_->pass(feed, i == 0, i + 1 == train.accumulate, metrics);
     start_.tokens += staged.tokens * processes_.world();
     start_.epoch = staged.epoch;
+    if (engine_->flops() == 0) continue;
+    flops += engine_->flops();
+    flops_tokens += static_cast<double>(staged.tokens);
   }
+  if (flops_tokens > 0) counted_flops_ = flops / flops_tokens;
+  if (flops_ == 0) flops_ = processes_.broadcast_value(task_->flops_per_token());
   buffer_->finish(step);
   start_.waited = task_->waited() - waited;
   start_.seconds = seconds_since(began);
@@ -188,7 +197,10 @@ void Trainer::handle(const StepSums& sums) {
   report->syncs = engine_->syncs().total();
   if (device_.is_cuda()) report->memory = memory_;
   const double peak = device_.data_sheet_flops() * processes_.world();
-  if (peak > 0 && report->tokens_per_second) report->mfu = flops_ * *report->tokens_per_second / peak;
+  if (peak > 0 && report->tokens_per_second)
+    report->mfu = counted_flops_.value_or(flops_) * *report->tokens_per_second / peak;
+  report->flops_per_token = flops_;
+  report->counted_flops_per_token = counted_flops_;
   keep_due(*report, due(recipe_.log, sums.step - steps, sums.step, sums.step == recipe_.train.steps));
   if (metrics_) metrics_->interval(*report);
 }
@@ -251,7 +263,6 @@ TrainResult Trainer::run() {
     bool stopping = step == last || stop_wanted(step);
     const bool saving = stopping || (train.save_steps > 0 && step % train.save_steps == 0);
     const bool evaluating = step == train.steps || (train.eval_steps > 0 && step % train.eval_steps == 0);
-    if (flops_ == 0) flops_ = processes_.broadcast_value(task_->flops_per_token());
     if (step % train.logging_steps == 0 || stopping) progress_->end_line();
     if (step % train.loss_extract_interval == 0 || buffer_->full() || saving || evaluating ||
         std::floor(start_.epoch) > std::floor(epoch))

@@ -115,7 +115,8 @@ class Trainer {
   double host_seconds_ = 0;                 // that starting steps took
   std::unique_ptr<Feed> timed_feed_;        // of time_steps
   std::vector<StepSums>* taken_ = nullptr;  // where sums go while steps are timed
-  double flops_ = 0;                        // of one token, as the main process counts them
+  double flops_ = 0;                        // of one token, from shapes, as the main process counts them
+  std::optional<double> counted_flops_;     // of one token, as the operators of this process were counted
   double first_loss_ = NAN, least_loss_ = INFINITY;
   double best_loss_ = INFINITY;  // on held-out data
   int64_t worse_ = 0;            // evaluations since

@@ -169,6 +169,24 @@ TEST(BenchVerb, PrintsJson) {
   EXPECT_FALSE(fs::exists(folder / "runs"));
 }
 
+TEST(BenchVerb, ListsWhatTookLongestBesideTheTrace) {
+  const TempFolder folder;
+  const std::string command = "tightloop bench step " + tiny() + "--steps 2 --profile trace.json";
+  const auto text = run(folder.path(), command);
+  ASSERT_EQ(text.exit_code, 0) << text.output;
+  EXPECT_TRUE(contains(text.output, "s a step, busy ")) << text.output;
+  EXPECT_FALSE(nlohmann::json::parse(read_file(folder / "trace.json")).at("traceEvents").empty());
+  const auto outcome = run(folder.path(), command + " --json 2> warnings");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const auto kernels = nlohmann::json::parse(outcome.output).at("kernels");
+  ASSERT_GT(kernels.size(), 5u);
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    EXPECT_GT(kernels[i].at("count").get<double>(), 0) << kernels[i];
+    const size_t before = i > 0 ? i - 1 : 0;
+    EXPECT_GE(kernels[before].at("ms").get<double>(), kernels[i].at("ms").get<double>()) << "largest first";
+  }
+}
+
 TEST(DoctorVerb, PrintsTextAndJson) {
   const TempFolder folder;
   const auto text = run(folder.path(), "tightloop doctor");

@@ -27,6 +27,9 @@ TEST(ShortKernelName, TellsElementwiseFunctorsApart) {
       plain("at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&, at::native::GeluType)::{lambda()#1}"
             "::operator()() const::{lambda()#4}::operator()() const::{lambda(c10::BFloat16)#1}"),
       "elementwise: GeluCUDAKernelImpl<bf16>");
+  EXPECT_EQ(plain("__nv_hdl_wrapper_t<false, true, false, __nv_dl_tag<void (*)(at::TensorIteratorBase&), "
+                  "&at::native::asinh_kernel_cuda, 7u>, c10::BFloat16 (c10::BFloat16)>"),
+            "elementwise: asinh_kernel_cuda<bf16>");
 }
 
 TEST(ShortKernelName, LooksThroughLambdasOfLambdas) {

@@ -67,7 +67,7 @@ TEST(Due, DefaultsAreThoseOfTheSpecification) {
 
 TEST(Due, TheLastLineTellsEverythingOnceMore) {
   const Due last = due({}, 6, 7, true);
-  EXPECT_TRUE(last.detail && last.datasets && last.memory);
+  EXPECT_TRUE(last.detail && last.datasets && last.memory && last.flops);
   const Due other = due({}, 6, 7);
   EXPECT_FALSE(other.detail || other.datasets || other.memory || other.flops);
 }
@@ -105,7 +105,7 @@ IntervalReport full_report() {
   IntervalReport report{.step = 50, .total_steps = 300};
   report.loss = 2.5, report.lr = 1e-3, report.epoch = 0.25, report.syncs = 5;
   report.grad_norm = 0.5, report.step_seconds = 0.1, report.mfu = 0.4, report.tokens_per_second = 1000;
-  report.data_wait_share = 0.01;
+  report.data_wait_share = 0.01, report.flops_per_token = 6e6, report.counted_flops_per_token = 5e6;
   report.memory = MemoryStats{.allocated = int64_t{1} << 30,
                               .allocated_peak = int64_t{3} << 30,
                               .reserved = int64_t{2} << 30,
@@ -130,6 +130,8 @@ TEST(MetricsLines, HaveTheNamesOfTheDocumentation) {
                                                   "perf/mfu",
                                                   "perf/tokens_per_second",
                                                   "perf/data_wait",
+                                                  "perf/flops_per_token",
+                                                  "perf/flops_per_token_counted",
                                                   "memory/allocated_gib",
                                                   "memory/reserved_gib",
                                                   "memory/peak_gib",
@@ -169,15 +171,17 @@ TEST(MetricsLines, LeaveOutWhatIsNotDue) {
     return gone;
   };
   using Names = std::set<std::string>;
-  EXPECT_EQ(left_out({.detail = true, .datasets = true, .memory = true}), Names{});
-  EXPECT_EQ(left_out({.datasets = true, .memory = true}),
+  EXPECT_EQ(left_out({.detail = true, .datasets = true, .memory = true, .flops = true}), Names{});
+  EXPECT_EQ(left_out({.datasets = true, .memory = true, .flops = true}),
             (Names{"training/grad_norm", "perf/step_time", "perf/mfu", "perf/tokens_per_second",
                    "perf/data_wait"}));
-  EXPECT_EQ(left_out({.detail = true, .memory = true}),
+  EXPECT_EQ(left_out({.detail = true, .memory = true, .flops = true}),
             (Names{"training/accuracy", "training/loss/a", "training/loss/b", "training/accuracy/a",
                    "training/accuracy/b"}));
-  EXPECT_EQ(left_out({.detail = true, .datasets = true}),
+  EXPECT_EQ(left_out({.detail = true, .datasets = true, .flops = true}),
             (Names{"memory/allocated_gib", "memory/reserved_gib", "memory/peak_gib"}));
+  EXPECT_EQ(left_out({.detail = true, .datasets = true, .memory = true}),
+            (Names{"perf/flops_per_token", "perf/flops_per_token_counted"}));
 }
 
 TEST(MetricsLines, HoldNothingThatWasNotGiven) {
