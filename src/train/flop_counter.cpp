@@ -21,7 +21,7 @@ namespace {
 std::atomic<double> total = 0;  // the backward pass of a GPU has a thread of its own
 thread_local int depth = 0;     // counted operators within each other: autocast and fallbacks call once more
 
-/// torch's own count (with_flops) knows neither attention nor results that are written in place.
+/// torch's own count (with_flops) knows neither attention nor addmm_.
 std::optional<double> flops_of(const at::RecordFunction& call) {
   std::string_view name = call.name();
   if (!name.starts_with("aten::")) return {};
