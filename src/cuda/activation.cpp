@@ -14,7 +14,7 @@ namespace {
 using at::Tensor;
 using Optional = std::optional<Tensor>;
 
-Tensor forward(const Tensor& x, const Tensor& bias, int64_t kind, double p, const Optional& random,
+Tensor forward(const Tensor& x, const Optional& bias, int64_t kind, double p, const Optional& random,
                int64_t site) {
   const Guard guard(x.device());
   const int64_t D = x.size(-1);
@@ -22,7 +22,7 @@ Tensor forward(const Tensor& x, const Tensor& bias, int64_t kind, double p, cons
   run(ops::cuda::ActivationForward{.dtype = dtype_of(x),
                                    .kind = static_cast<ops::ActivationKind>(kind),
                                    .x = x.const_data_ptr(),
-                                   .bias = bias.const_data_ptr(),
+                                   .bias = bias ? bias->const_data_ptr() : nullptr,
                                    .y = y.mutable_data_ptr(),
                                    .rows = D ? x.numel() / D : 0,
                                    .D = D,
@@ -30,21 +30,24 @@ Tensor forward(const Tensor& x, const Tensor& bias, int64_t kind, double p, cons
   return y;
 }
 
-std::tuple<Tensor, Tensor> backward(const Tensor& dy_in, const Tensor& x, const Tensor& bias, int64_t kind,
+std::tuple<Tensor, Tensor> backward(const Tensor& dy_in, const Tensor& x, const Optional& bias, int64_t kind,
                                     double p, const Optional& random, int64_t site) {
   const Guard guard(x.device());
   const int64_t D = x.size(-1), rows = D ? x.numel() / D : 0;
   const Tensor dy = aligned(dy_in.contiguous());
-  Tensor dx = at::empty_like(x), dbias = at::empty_like(bias);
-  Tensor partial = at::empty({ops::cuda::activation_parts(rows, D), D}, x.options().dtype(at::kFloat));
+  Tensor dx = at::empty_like(x), dbias, partial;
+  if (bias) {
+    dbias = at::empty_like(*bias);
+    partial = at::empty({ops::cuda::activation_parts(rows, D), D}, x.options().dtype(at::kFloat));
+  }
   run(ops::cuda::ActivationBackward{.dtype = dtype_of(x),
                                     .kind = static_cast<ops::ActivationKind>(kind),
                                     .dy = dy.const_data_ptr(),
                                     .x = x.const_data_ptr(),
-                                    .bias = bias.const_data_ptr(),
+                                    .bias = bias ? bias->const_data_ptr() : nullptr,
                                     .dx = dx.mutable_data_ptr(),
-                                    .dbias = dbias.mutable_data_ptr(),
-                                    .partial = partial.mutable_data_ptr<float>(),
+                                    .dbias = bias ? dbias.mutable_data_ptr() : nullptr,
+                                    .partial = bias ? partial.mutable_data_ptr<float>() : nullptr,
                                     .rows = rows,
                                     .D = D,
                                     .drop = drop_of(p, random, site)});

@@ -80,8 +80,8 @@ void dropped_attention(Tape& tape, const Sizes& s) {
   tape.add(s.q, s.q);
 }
 
-// q, k and v are slices of one product: each one's gradient is padded to its width, then they are added.
-void split(Tape& tape, const Sizes& s) { tape.add(0, s.qkv, s.qkv - s.kv); }
+// q, k and v are parts of one product, whose gradient is put together from theirs.
+void split(Tape& tape, const Sizes& s) { tape.add(0, s.qkv); }
 
 void end_branch(Tape& tape, const Sizes& s) {
   if (s.config.dropout > 0) tape.add(0, s.D);

@@ -12,8 +12,6 @@
 #include <limits>
 #include <tuple>
 
-#include "ops/dropout.h"
-
 namespace tightloop {
 
 AttentionScope::AttentionScope(const at::Tensor& ids_BT, const Pass& pass, double dropout)
@@ -28,9 +26,13 @@ AttentionScope::AttentionScope(const at::Tensor& ids_BT, const Pass& pass, doubl
   TORCH_CHECK(dropout_ == 0 || random_.defined(), "training with dropout needs Pass::random");
 }
 
-at::Tensor AttentionScope::drop(const at::Tensor& x, int64_t layer, DropoutPlace place) const {
+ops::Dropout AttentionScope::dropout(int64_t layer, DropoutPlace place) const {
   constexpr auto kPlaces = static_cast<int64_t>(DropoutPlace::kCount);
-  return ops::dropout(x, {dropout_, random_, layer * kPlaces + static_cast<int64_t>(place)});
+  return {dropout_, random_, layer * kPlaces + static_cast<int64_t>(place)};
+}
+
+at::Tensor AttentionScope::drop(const at::Tensor& x, int64_t layer, DropoutPlace place) const {
+  return ops::dropout(x, dropout(layer, place));
 }
 
 at::Tensor AttentionScope::attend(const at::Tensor& q_BTHS, const at::Tensor& k_BTKS,

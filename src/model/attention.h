@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model/language_model.h"
+#include "ops/dropout.h"
 
 namespace tightloop {
 
@@ -27,6 +28,7 @@ class AttentionScope {
 
   /// The position of the first id: the tokens that the cache holds already.
   int64_t past() const { return past_; }
+  ops::Dropout dropout(int64_t layer, DropoutPlace place) const;
   /// Dropout of this pass: x itself unless it trains. The same elements for the same pass, layer and place.
   at::Tensor drop(const at::Tensor& x, int64_t layer, DropoutPlace place) const;
 

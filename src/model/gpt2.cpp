@@ -2,13 +2,14 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/embedding.h>
-#include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 
 #include <cmath>
 
 #include "core/error.h"
+#include "ops/activation.h"
+#include "ops/residual_norm.h"
 
 namespace tightloop {
 
@@ -60,9 +61,10 @@ at::Tensor Gpt2::block(const at::Tensor& x_BTD, int64_t layer, AttentionScope& s
   const Block& block = blocks_[layer];
   const auto seen =
       attention(block, norm(x_BTD, block.attention_norm, block.attention_norm_bias), layer, scope);
-  const auto x = x_BTD + scope.drop(seen, layer, DropoutPlace::kAttention);
-  const auto made = feed_forward(block, norm(x, block.ffn_norm, block.ffn_norm_bias));
-  return x + scope.drop(made, layer, DropoutPlace::kFeedForward);
+  const auto [x, normed] =
+      ops::residual_norm(x_BTD, seen, block.out_bias, block.ffn_norm, block.ffn_norm_bias, config_.norm_eps,
+                         scope.dropout(layer, DropoutPlace::kAttention));
+  return x + scope.drop(feed_forward(block, normed), layer, DropoutPlace::kFeedForward);
 }
 
 at::Tensor Gpt2::norm(const at::Tensor& x_BTD, const at::Tensor& weight, const at::Tensor& bias) const {
@@ -85,12 +87,13 @@ at::Tensor Gpt2::attention(const Block& block, const at::Tensor& x_BTD, int64_t 
                            AttentionScope& scope) const {
   const int64_t B = x_BTD.size(0), T = x_BTD.size(1), H = config_.heads;
   const auto qkv = at::linear(x_BTD, block.qkv, block.qkv_bias).view({B, T, 3 * H, config_.head_size});
-  const auto y = scope.attend(qkv.narrow(2, 0, H), qkv.narrow(2, H, H), qkv.narrow(2, 2 * H, H), layer);
-  return at::linear(y, block.out, block.out_bias);
+  const auto parts = qkv.split(H, 2);  // one gradient, where slices would be padded and added
+  return at::linear(scope.attend(parts[0], parts[1], parts[2], layer), block.out);
 }
 
 at::Tensor Gpt2::feed_forward(const Block& block, const at::Tensor& x_BTD) const {
-  const auto inner = at::gelu(at::linear(x_BTD, block.up, block.up_bias), "tanh");
+  const auto inner =
+      ops::activation(at::linear(x_BTD, block.up), block.up_bias, ops::ActivationKind::kGeluTanh);
   return at::linear(inner, block.down, block.down_bias);
 }
 

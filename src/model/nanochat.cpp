@@ -5,7 +5,6 @@
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/relu.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/InferenceMode.h>
@@ -14,6 +13,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/activation.h"
 #include "ops/rms_norm.h"
 
 namespace tightloop {
@@ -121,9 +121,10 @@ at::Tensor Nanochat::attention(const Block& block, const at::Tensor& x_BTD, cons
   const int64_t B = x_BTD.size(0), T = x_BTD.size(1);
   const int64_t H = config_.heads, K = config_.kv_heads, S = config_.head_size;
   const auto qkv = at::linear(x_BTD, block.qkv).view({B, T, H + 2 * K, S});
-  const auto q = norm(rotary_.turn(qkv.narrow(2, 0, H), scope.past()));
-  const auto k = norm(rotary_.turn(qkv.narrow(2, H, K), scope.past()));
-  auto v = qkv.narrow(2, H + K, K);
+  const auto parts = qkv.split_with_sizes({H, K, K}, 2);
+  const auto q = norm(rotary_.turn(parts[0], scope.past()));
+  const auto k = norm(rotary_.turn(parts[1], scope.past()));
+  auto v = parts[2];
   if (block.value_gate.defined()) {
     const auto open = at::linear(x_BTD.narrow(2, 0, ModelConfig::kValueGateChannels), block.value_gate);
     const auto extra = at::embedding(block.value_embedding, ids_BT).view({B, T, K, S});
@@ -135,7 +136,8 @@ at::Tensor Nanochat::attention(const Block& block, const at::Tensor& x_BTD, cons
 }
 
 at::Tensor Nanochat::feed_forward(const Block& block, const at::Tensor& x_BTD) const {
-  return at::linear(at::relu(at::linear(x_BTD, block.up)).square(), block.down);
+  return at::linear(ops::activation(at::linear(x_BTD, block.up), {}, ops::ActivationKind::kReluSquare),
+                    block.down);
 }
 
 }  // namespace tightloop

@@ -19,6 +19,7 @@ constexpr float kSqrtHalf = 0.70710678118654752f, kTanhScale = 0.797884560802865
 template <ActivationKind kKind>
 __device__ inline float activate(float z) {
   if constexpr (kKind == ActivationKind::kRelu) return fmaxf(z, 0.0f);
+  if constexpr (kKind == ActivationKind::kReluSquare) return fmaxf(z, 0.0f) * fmaxf(z, 0.0f);
   if constexpr (kKind == ActivationKind::kGelu) return 0.5f * z * (1 + erff(z * kSqrtHalf));
   return 0.5f * z * (1 + tanhf(kTanhScale * (z + kTanhCube * z * z * z)));
 }
@@ -26,6 +27,7 @@ __device__ inline float activate(float z) {
 template <ActivationKind kKind>
 __device__ inline float slope(float z) {
   if constexpr (kKind == ActivationKind::kRelu) return z > 0 ? 1.0f : 0.0f;
+  if constexpr (kKind == ActivationKind::kReluSquare) return 2 * fmaxf(z, 0.0f);
   if constexpr (kKind == ActivationKind::kGelu) {
     constexpr float kDensity = 0.39894228040143268f;  // of the normal distribution at 0
     return 0.5f * (1 + erff(z * kSqrtHalf)) + z * kDensity * expf(-0.5f * z * z);
@@ -40,8 +42,8 @@ __global__ void __launch_bounds__(kLanes* kRows) forward_kernel(const Activation
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * kLanes + threadIdx.x) * kVec;
   if (i >= c.D) return;
   const Dropper drop(c.drop);
-  float bias[kVec], v[kVec];
-  load(static_cast<const T*>(c.bias) + i, bias);
+  float bias[kVec] = {}, v[kVec];
+  if (c.bias) load(static_cast<const T*>(c.bias) + i, bias);
   for (int64_t row = blockIdx.y * kRows + threadIdx.y; row < c.rows; row += gridDim.y * kRows) {
     const int64_t at = row * c.D + i;
     load(static_cast<const T*>(c.x) + at, v);
@@ -60,8 +62,8 @@ __global__ void __launch_bounds__(kLanes* kRows) backward_kernel(const Activatio
   float dbias[kVec] = {};
   if (i < c.D) {
     const Dropper drop(c.drop);
-    float bias[kVec], v[kVec], d[kVec];
-    load(static_cast<const T*>(c.bias) + i, bias);
+    float bias[kVec] = {}, v[kVec], d[kVec];
+    if (c.bias) load(static_cast<const T*>(c.bias) + i, bias);
     for (int64_t row = blockIdx.y * kRows + threadIdx.y; row < c.rows; row += gridDim.y * kRows) {
       const int64_t at = row * c.D + i;
       load(static_cast<const T*>(c.x) + at, v);
@@ -75,6 +77,7 @@ __global__ void __launch_bounds__(kLanes* kRows) backward_kernel(const Activatio
       store(static_cast<T*>(c.dx) + at, d);
     }
   }
+  if (!c.bias) return;
 #pragma unroll
   for (int k = 0; k < kVec; ++k) sums[threadIdx.y][threadIdx.x * kVec + k] = dbias[k];
   __syncthreads();
@@ -96,6 +99,8 @@ cudaError_t with_kind(Dtype dtype, ActivationKind kind, Run&& run) {
     switch (kind) {
       case ActivationKind::kRelu:
         return run(T{}, std::integral_constant<ActivationKind, ActivationKind::kRelu>{});
+      case ActivationKind::kReluSquare:
+        return run(T{}, std::integral_constant<ActivationKind, ActivationKind::kReluSquare>{});
       case ActivationKind::kGelu:
         return run(T{}, std::integral_constant<ActivationKind, ActivationKind::kGelu>{});
       default:
@@ -133,7 +138,7 @@ cudaError_t launch(const ActivationBackward& c, cudaStream_t stream) {
     const auto status =
         start(backward_kernel<T, Kind::value>, dim3(column_blocks<T>(c.D), static_cast<unsigned>(parts)),
               dim3(kLanes, kRows), 0, stream, c);
-    if (status != cudaSuccess) return status;
+    if (status != cudaSuccess || !c.bias) return status;
     return finish_sums<T, 1>(c.partial, parts, {{c.dbias}, static_cast<int>(c.D)}, stream);
   });
 }

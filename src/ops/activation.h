@@ -7,8 +7,8 @@
 
 namespace tightloop::ops {
 
-/// dropout(act(x + bias)), x (..., D), bias (D): the inside of a feed-forward, one pass over memory each way,
-/// the bias's gradient with it.
+/// dropout(act(x + bias)), x (..., D), bias (D) or none: the inside of a feed-forward, one pass over memory
+/// each way, the bias's gradient with it.
 at::Tensor activation(const at::Tensor& x, const at::Tensor& bias, ActivationKind kind,
                       const Dropout& drop = {});
 

@@ -2,6 +2,6 @@
 
 namespace tightloop::ops {
 
-enum class ActivationKind { kRelu, kGelu, kGeluTanh };
+enum class ActivationKind { kRelu, kReluSquare, kGelu, kGeluTanh };
 
 }  // namespace tightloop::ops

@@ -5,8 +5,8 @@
 
 namespace tightloop::ops::cuda {
 
-/// y = dropout(act(x + bias)); x, y (rows, D) dense, bias (D), one dtype, aligned to 16 bytes, D a multiple
-/// of 16 bytes.
+/// y = dropout(act(x + bias)); x, y (rows, D) dense, bias (D) or absent, one dtype, aligned to 16 bytes, D a
+/// multiple of 16 bytes.
 struct ActivationForward {
   Dtype dtype;
   ActivationKind kind;
@@ -17,7 +17,7 @@ struct ActivationForward {
 };
 cudaError_t launch(const ActivationForward& call, cudaStream_t stream);
 
-/// partial (activation_parts(rows, D), D) is scratch.
+/// partial (activation_parts(rows, D), D) is scratch; without a bias it is absent like dbias.
 struct ActivationBackward {
   Dtype dtype;
   ActivationKind kind;

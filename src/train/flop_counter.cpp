@@ -24,9 +24,14 @@ thread_local int depth = 0;     // counted operators within each other: autocast
 /// torch's own count (with_flops) knows neither attention nor addmm_.
 std::optional<double> flops_of(const at::RecordFunction& call) {
   std::string_view name = call.name();
+  const auto input = [&](size_t i) -> const at::Tensor& { return call.inputs()[i].toTensor(); };
+  if (name.starts_with("tightloop::attention_")) {  // queries (B, T, H, size), keys (B, S, H, size)
+    const bool backward = name.ends_with("_backward");
+    const at::Tensor &q = input(backward ? 3 : 0), &k = input(backward ? 4 : 1);
+    return (backward ? 8.0 : 4.0) * static_cast<double>(q.numel()) * static_cast<double>(k.size(1));
+  }
   if (!name.starts_with("aten::")) return {};
   name.remove_prefix(6);
-  const auto input = [&](size_t i) -> const at::Tensor& { return call.inputs()[i].toTensor(); };
   if (name.starts_with("_scaled_dot_product_") && name.find("attention") != name.npos &&
       name.find("_math") == name.npos) {
     const bool backward = name.ends_with("_backward");

@@ -10,7 +10,8 @@ namespace {
 
 using ops::ActivationKind;
 
-constexpr ActivationKind kKinds[] = {ActivationKind::kRelu, ActivationKind::kGelu, ActivationKind::kGeluTanh};
+constexpr ActivationKind kKinds[] = {ActivationKind::kRelu, ActivationKind::kReluSquare,
+                                     ActivationKind::kGelu, ActivationKind::kGeluTanh};
 
 ops::Dropout dropout(double share, at::Device device) {
   return {share, at::full({}, 0x2468ace, at::TensorOptions(at::kLong).device(device)), 9};
@@ -44,6 +45,14 @@ TEST_P(ActivationOn, AgreesIn16Bits) {
   for (const auto kind : kKinds)
     for (const double share : {0.0, 0.3})
       for (const int64_t D : {8, 256, 264}) compare(19, D, at::kBFloat16, kind, share);
+}
+
+TEST_P(ActivationOn, NeedsNoBias) {
+  for (const auto kind : kKinds)
+    for (const int64_t D : {7, 128})
+      expect_agreement([&](const auto& in) { return ops::activation(in[0], {}, kind); },
+                       [&](const auto& in) { return ops::activation_plain(in[0], {}, kind); },
+                       {random_tensor({21, D}, at::kFloat, 1).to(device)}, tolerance(at::kFloat));
 }
 
 TEST_P(ActivationOn, TakesManyRowsAndOddOnes) {
