@@ -2,7 +2,7 @@
 # Everything that needs a GPU, in one call, with a table at the end. Runs from a checkout whose programs were built elsewhere:
 #   bench/pack.sh carry                    where it was built: programs and the libraries that the GPU machine lacks -> carry/
 #   bench/on_gpu.sh carry OUT [PART...]    where the GPU is: logs go to OUT/
-# Parts: tests sanitizer steps naive graphs memory data costs deterministic quickstart stages shakespeare translation pairs decoding ablation (default: all).
+# Parts: tests sanitizer steps kernels naive graphs memory data costs deterministic quickstart stages shakespeare translation pairs decoding ablation (default: all).
 # The GPU machine must have the torch version of tools/versions in its Python. Texts, where a part wants some, lie in carry/data.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -40,14 +40,22 @@ sanitizer() {
       --gtest_brief=1 --gtest_filter="$filter" >"$out/$tool.txt" 2>&1 </dev/null
     row "compute-sanitizer $tool" "exit $?, $(grep 'SUMMARY' "$out/$tool.txt" | tail -1 | sed 's/=* *//'), $((SECONDS - started)) s"
   done <<'END'
-memcheck *RmsNorm*/cuda:*Rope*/cuda:*Swiglu*/cuda:*CrossEntropy*/cuda:*FusedHead*/cuda:*Adamw*/cuda:*GradientNorm*/cuda:*LossBuffer*/cuda:*Dropout*/cuda:*Stamp*/cuda
-racecheck *RmsNorm*/cuda:*Swiglu*/cuda:*GradientNorm*/cuda:*CrossEntropy*/cuda
+memcheck *RmsNorm*/cuda:*Rope*/cuda:*Swiglu*/cuda:*CrossEntropy*/cuda:*FusedHead*/cuda:*Adamw*/cuda:*GradientNorm*/cuda:*LossBuffer*/cuda:*Dropout*/cuda:*Stamp*/cuda:*AttentionOn*/cuda:*ResidualNorm*/cuda:*Activation*/cuda
+racecheck *RmsNorm*/cuda:*Swiglu*/cuda:*GradientNorm*/cuda:*CrossEntropy*/cuda:*AttentionOn*/cuda:*ResidualNorm*/cuda:*Activation*/cuda
 END
 }
 
 steps() {
   row "AdamW alone, gpt2-124m" "$(tightloop bench update configs/gpt2-124m.yaml --json 2>>"$out/errors.txt")"
   for w in $works; do row "step $w" "$(step "configs/$w.yaml" --synthetic --steps 20 | brief)"; done
+}
+
+# What the device does in a step, kernel by kernel.
+kernels() {
+  for w in ${WORKS:-translate-base gpt2-124m nanochat-d12 minimind-64m}; do
+    tightloop bench step "configs/$w.yaml" --synthetic --steps 10 --profile "$work/trace.json" >"$out/kernels.$w.txt" 2>>"$out/errors.txt"
+    row "kernels $w" "$(tail -1 "$out/kernels.$w.txt")"
+  done
 }
 
 naive() { for w in $works; do row "naive $w" "$(step "configs/$w.yaml" --synthetic --naive --steps 5 | brief)"; done; }
@@ -155,7 +163,18 @@ pairs() {
   python3 bench/peers/translate.py train --shared ${MODES:+--modes $MODES} 2>>"$out/errors.txt" | tee "$out/peers.txt" | while read -r line; do row "peer" "$line"; done
 }
 
+# After `translation`: its model on the test set. The peers decode the same sentences with random weights of that shape, each of them to the
+# mean length that our translations have.
 decoding() {
+  local run=$work/translate-multi30k test=$carry/data/translate/multi30k_test_2016_flickr.en
+  if [ -d "$run" ]; then
+    tightloop tokenizer encode --tokenizer "$run/tokenizer" --lines <"$test" >"$work/test.ids" 2>>"$out/errors.txt"
+    local ours; ours=$(tightloop bench translate --run "$run" --source "$test" --beam 5 --json 2>>"$out/errors.txt" | tail -1)
+    row "decode test2016, ours" "$ours"
+    python3 bench/peers/translate.py decode --source "$work/test.ids" --sentences 0 --shared --vocab 8000 --layers 4 --width 256 --heads 4 --ffn 1024 \
+      --length "$(python3 -c 'import json,sys; print(round(json.loads(sys.argv[1])["tokens_a_sentence"]))' "$ours")" 2>>"$out/errors.txt" |
+      tee -a "$out/peers.txt" | while read -r line; do row "peer, test2016" "$line"; done
+  fi
   row "decode, ours" "$(tightloop bench translate configs/translate-base.yaml --sentences 256 --source-length 16 --length 30 --beam 5 --json 2>>"$out/errors.txt" | tail -1)"
   python3 bench/peers/translate.py decode --random 256 --source-length 16 --length 30 --sentences 256 --shared 2>>"$out/errors.txt" | tee -a "$out/peers.txt" | while read -r line; do row "peer" "$line"; done
 }
@@ -166,7 +185,7 @@ ablation() {
 }
 
 tightloop doctor >"$out/doctor.txt"
-for part in "${@:-tests sanitizer steps naive graphs memory data costs deterministic quickstart stages shakespeare translation pairs decoding ablation}"; do
+for part in "${@:-tests sanitizer steps kernels naive graphs memory data costs deterministic quickstart stages shakespeare translation pairs decoding ablation}"; do
   for one in $part; do
     started_part=$SECONDS
     "$one"

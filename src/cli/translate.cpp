@@ -84,7 +84,8 @@ void converse(LoadedTranslator& run, Options& options, LineInput& input) {
     }
     const std::vector<std::string> lines{line->text};
     clear_interrupt();
-    for (const auto& one : translate(*run.model, run.tokenizers, lines, options.how).front())
+    const auto found = translate(*run.model, run.tokenizers, lines, options.how);
+    for (const auto& one : found.front())
       put(options.scores ? fmt::format("{:.4f}\t{}\n", one.score, one.text) : one.text + "\n");
     ++options.how.first_line;
   }

@@ -1,6 +1,9 @@
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
+#include "core/files.h"
 #include "e2e/program.h"
 
 namespace tightloop {
@@ -80,6 +83,81 @@ TEST(TokenizerVerb, TrainsSentencePieceOnPairs) {
   EXPECT_FALSE(contains(unknown.output, "zz")) << "the sources have no z";
   EXPECT_EQ(run(folder.path(), train + "x --type byte_bpe").exit_code, 2);
   EXPECT_EQ(run(folder.path(), "tightloop tokenizer train a.en --side target --output x").exit_code, 2);
+}
+
+/// The toy recipe, cut short: what it says is nonsense, how it is asked is not.
+class Translator : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new TempFolder;
+    const auto trained =
+        in("tightloop train '" TIGHTLOOP_SOURCE_DIR
+           "/configs/translate-toy.yaml' --train.device cpu --train.precision fp32 --model.width 32 "
+           "--model.layers 1 --model.ffn 32 --train.steps 12 --train.save_steps 4 --tasks.questions 600 "
+           "--tokenizer.vocab_size 120 "
+           "--tasks.held_out 20 --train.eval_steps 6 --train.eval_translations 5 --run.name toy");
+    ASSERT_EQ(trained.exit_code, 0) << trained.output;
+    EXPECT_TRUE(contains(trained.output, "eval/bleu")) << trained.output;
+  }
+  static void TearDownTestSuite() { delete folder_; }
+  static testing::Outcome in(const std::string& command) { return run(folder_->path(), command); }
+
+  static inline TempFolder* folder_ = nullptr;
+};
+
+TEST_F(Translator, AnswersEveryLineWithALine) {
+  {
+    std::ofstream lines(*folder_ / "in");
+    lines << "a dog sees the cat.\n\n   \nпривет мир 你好 \xf0\x9f\x98\x80\n\xff\xfe broken\nsame\r\n";
+    for (int i = 0; i < 10'000; ++i) lines << "word ";
+    lines << "\nno newline at the end";
+  }
+  const auto all =
+      in("tightloop translate --run runs/toy --beam 2 < in 2> warnings > out; echo code $?; wc -l < out");
+  EXPECT_TRUE(contains(all.output, "code 0\n8\n")) << all.output;
+  const auto warnings = read_file(*folder_ / "warnings");
+  EXPECT_TRUE(contains(warnings, "line 7")) << "the long one is cut: " << warnings;
+  std::istringstream out(read_file(*folder_ / "out"));
+  std::string line;
+  std::getline(out, line);
+  std::getline(out, line);
+  EXPECT_EQ(line, "") << "nothing to translate";
+
+  EXPECT_EQ(in("tightloop translate --run runs/toy < /dev/null").output, "");
+  const auto best = in("head -1 in | tightloop translate --run runs/toy --beam 3 --nbest 3 --scores");
+  EXPECT_EQ(std::count(best.output.begin(), best.output.end(), '\t'), 5) << best.output;
+  const auto json =
+      nlohmann::json::parse(in("head -1 in | tightloop translate --run runs/toy --json").output);
+  EXPECT_EQ(json["source"], "a dog sees the cat.");
+  EXPECT_EQ(json["translations"].size(), 1u);
+}
+
+TEST_F(Translator, HasAPromptAtATerminal) {
+  if (in("command -v script").exit_code != 0) GTEST_SKIP() << "not here: script";
+  const auto talk =
+      in("(sleep 1; printf 'a dog\\r'; sleep 1; printf 'abc\\003'; sleep 0.5; printf '\\004') | TERM=xterm "
+         "script -qec "
+         "\"'" TIGHTLOOP_BINARY_DIR "/tightloop' translate --run runs/toy --scores\" /dev/null");
+  EXPECT_EQ(talk.exit_code, 0) << talk.output;
+  EXPECT_TRUE(contains(talk.output, "Type a sentence")) << talk.output;
+  EXPECT_TRUE(contains(talk.output, "\t")) << "a score and a translation: " << talk.output;
+  EXPECT_TRUE(contains(talk.output, "(Ctrl-D ends)")) << talk.output;
+}
+
+TEST_F(Translator, IsEvaluatedAveragedAndTimed) {
+  const auto scores = in("tightloop eval --run runs/toy --json");
+  ASSERT_EQ(scores.exit_code, 0) << scores.output;
+  EXPECT_TRUE(contains(scores.output, "bleu")) << scores.output;
+  const auto averaged =
+      in("tightloop average --run runs/toy --last 2 --output averaged && echo x | tightloop translate "
+         "--run averaged | wc -l");
+  EXPECT_TRUE(contains(averaged.output, "1\n")) << averaged.output;
+  std::ofstream(*folder_ / "few") << "a dog.\nthe cats.\n";
+  const auto timed = nlohmann::json::parse(
+      in("tightloop bench translate --run runs/toy --source few --beam 2 --json").output);
+  EXPECT_EQ(timed["sentences"], 2);
+  EXPECT_GT(timed["sentences_s"].get<double>(), 0);
+  EXPECT_EQ(in("tightloop bench translate").exit_code, 2);
 }
 
 TEST(TranslateVerb, NeedsARunThatTranslates) {
