@@ -62,9 +62,8 @@ cudaError_t launch(const Adamw& call, cudaStream_t stream) {
   if (call.table->map.blocks() == 0) return cudaSuccess;
   return with_type(call.gradients, [&]<class G>(G) {
     return with_type(call.values, [&]<class V>(V) {
-      adamw_kernel<G, V><<<call.table->map.blocks(), kThreads, 0, stream>>>(
-          *call.table, call.beta1, call.beta2, call.eps, call.control);
-      return cudaGetLastError();
+      return start(adamw_kernel<G, V>, call.table->map.blocks(), kThreads, 0, stream, *call.table, call.beta1,
+                   call.beta2, call.eps, call.control);
     });
   });
 }

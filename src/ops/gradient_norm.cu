@@ -49,14 +49,12 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(const float* sums, int64
 cudaError_t launch(const PieceSums& call, cudaStream_t stream) {
   if (call.table->map.blocks() == 0) return cudaSuccess;
   return with_type(call.dtype, [&]<class T>(T) {
-    piece_sums_kernel<T><<<call.table->map.blocks(), kThreads, 0, stream>>>(*call.table, call.sums);
-    return cudaGetLastError();
+    return start(piece_sums_kernel<T>, call.table->map.blocks(), kThreads, 0, stream, *call.table, call.sums);
   });
 }
 
 cudaError_t launch(const NormOfSums& call, cudaStream_t stream) {
-  norm_kernel<<<1, kThreads, 0, stream>>>(call.sums, call.count, call.norm);
-  return cudaGetLastError();
+  return start(norm_kernel, 1, kThreads, 0, stream, call.sums, call.count, call.norm);
 }
 
 }  // namespace tightloop::ops::cuda

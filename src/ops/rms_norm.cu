@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <climits>
 
+#include "ops/column_sums.cuh"
 #include "ops/kernel.cuh"
 #include "ops/rms_norm_launch.h"
 
@@ -42,7 +43,7 @@ template <class T, class W, int kVec, int kThreads, int kRows>
 __global__ void __launch_bounds__(kThreads* kRows)
     backward_kernel(const T* dy, const T* x, const W* weight, const float* scale, T* dx, float* partial,
                     int64_t rows, int D) {
-  extern __shared__ float sums[];
+  auto* sums = reinterpret_cast<float*>(dynamic_shared());
   __shared__ float warps[kThreads / 32];
   float* mine = sums + threadIdx.y * D;
   for (int i = threadIdx.x * kVec; i < D; i += kThreads * kVec)
@@ -84,24 +85,6 @@ __global__ void __launch_bounds__(kThreads* kRows)
   }
 }
 
-constexpr int kColumns = 32, kLanes = 8;
-
-template <class W>
-__global__ void __launch_bounds__(kColumns* kLanes)
-    finish_kernel(const float* partial, W* dweight, int parts, int D) {
-  __shared__ float sums[kLanes][kColumns];
-  const int column = blockIdx.x * kColumns + threadIdx.x;
-  float total = 0;
-  if (column < D)
-    for (int part = threadIdx.y; part < parts; part += kLanes)
-      total += partial[static_cast<int64_t>(part) * D + column];
-  sums[threadIdx.y][threadIdx.x] = total;
-  __syncthreads();
-  if (threadIdx.y != 0 || column >= D) return;
-  for (int lane = 1; lane < kLanes; ++lane) total += sums[lane][threadIdx.x];
-  dweight[column] = from_float<W>(total);
-}
-
 template <class T, class W, int kVec>
 cudaError_t forward(const RmsNormForward& c, cudaStream_t stream) {
   const auto* x = static_cast<const T*>(c.x);
@@ -110,28 +93,19 @@ cudaError_t forward(const RmsNormForward& c, cudaStream_t stream) {
   const int D = static_cast<int>(c.D);
   if (c.D <= kShort) {
     const auto blocks = static_cast<unsigned>((c.rows + kWarpRows - 1) / kWarpRows);
-    forward_kernel<T, W, kVec, 32, kWarpRows>
-        <<<blocks, dim3(32, kWarpRows), 0, stream>>>(x, weight, y, c.scale, c.rows, D, c.eps);
-  } else {
-    forward_kernel<T, W, kVec, kBlockThreads, 1><<<static_cast<unsigned>(c.rows), kBlockThreads, 0, stream>>>(
-        x, weight, y, c.scale, c.rows, D, c.eps);
+    return start(forward_kernel<T, W, kVec, 32, kWarpRows>, blocks, dim3(32, kWarpRows), 0, stream, x, weight,
+                 y, c.scale, c.rows, D, c.eps);
   }
-  return cudaGetLastError();
+  return start(forward_kernel<T, W, kVec, kBlockThreads, 1>, static_cast<unsigned>(c.rows), kBlockThreads, 0,
+               stream, x, weight, y, c.scale, c.rows, D, c.eps);
 }
 
 template <class T, class W, int kVec, int kThreads, int kRows>
 cudaError_t backward_rows(const RmsNormBackward& c, int parts, cudaStream_t stream) {
-  const auto kernel = backward_kernel<T, W, kVec, kThreads, kRows>;
-  const size_t shared = sizeof(float) * kRows * c.D;
-  if (shared > 47 * 1024) {  // beyond 48 KB, with the kernel's own few bytes, the limit must be raised
-    const auto status =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
-    if (status != cudaSuccess) return status;
-  }
-  kernel<<<parts, dim3(kThreads, kRows), shared, stream>>>(
-      static_cast<const T*>(c.dy), static_cast<const T*>(c.x), static_cast<const W*>(c.weight), c.scale,
-      static_cast<T*>(c.dx), c.partial, c.rows, static_cast<int>(c.D));
-  return cudaGetLastError();
+  return start(backward_kernel<T, W, kVec, kThreads, kRows>, parts, dim3(kThreads, kRows),
+               sizeof(float) * kRows * c.D, stream, static_cast<const T*>(c.dy), static_cast<const T*>(c.x),
+               static_cast<const W*>(c.weight), c.scale, static_cast<T*>(c.dx), c.partial, c.rows,
+               static_cast<int>(c.D));
 }
 
 template <class T, class W, int kVec>
@@ -140,9 +114,7 @@ cudaError_t backward(const RmsNormBackward& c, cudaStream_t stream) {
   const auto status = c.D <= kShort ? backward_rows<T, W, kVec, 32, kWarpRows>(c, parts, stream)
                                     : backward_rows<T, W, kVec, kBlockThreads, 1>(c, parts, stream);
   if (status != cudaSuccess) return status;
-  finish_kernel<<<(D + kColumns - 1) / kColumns, dim3(kColumns, kLanes), 0, stream>>>(
-      c.partial, static_cast<W*>(c.dweight), parts, D);
-  return cudaGetLastError();
+  return finish_sums<W, 1>(c.partial, parts, {{c.dweight}, D}, stream);
 }
 
 /// run(T{}, W{}, integral constant of the vector length)

@@ -43,11 +43,10 @@ __global__ void rotate_kernel(const T* x, const float* cos, const float* sin, T*
 template <class T, int kVec>
 cudaError_t rotate(const Rope& r, cudaStream_t stream) {
   const int threads = std::min(256, round_up(r.heads * r.half / kVec, 32));
-  rotate_kernel<T, kVec><<<static_cast<unsigned>(r.batch * r.length), threads, 0, stream>>>(
-      static_cast<const T*>(r.x), r.cos, r.sin, static_cast<T*>(r.y), static_cast<int>(r.length),
-      static_cast<int>(r.heads), static_cast<int>(r.half), r.stride_batch, r.stride_length, r.stride_head,
-      r.offset, r.backwards ? -1.0f : 1.0f);
-  return cudaGetLastError();
+  return start(rotate_kernel<T, kVec>, static_cast<unsigned>(r.batch * r.length), threads, 0, stream,
+               static_cast<const T*>(r.x), r.cos, r.sin, static_cast<T*>(r.y), static_cast<int>(r.length),
+               static_cast<int>(r.heads), static_cast<int>(r.half), r.stride_batch, r.stride_length,
+               r.stride_head, r.offset, r.backwards ? -1.0f : 1.0f);
 }
 
 }  // namespace

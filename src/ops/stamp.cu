@@ -1,3 +1,4 @@
+#include "ops/device.cuh"
 #include "ops/stamp_launch.h"
 
 namespace tightloop::ops::cuda {
@@ -17,9 +18,6 @@ __global__ void lap_kernel(const Lap lap) {
 
 }  // namespace
 
-cudaError_t launch(const Lap& call, cudaStream_t stream) {
-  lap_kernel<<<1, 1, 0, stream>>>(call);
-  return cudaGetLastError();
-}
+cudaError_t launch(const Lap& call, cudaStream_t stream) { return start(lap_kernel, 1, 1, 0, stream, call); }
 
 }  // namespace tightloop::ops::cuda

@@ -59,11 +59,9 @@ cudaError_t launch(const SwigluForward& c, cudaStream_t stream) {
     auto* to = static_cast<T*>(c.y);
     const auto rows = static_cast<unsigned>(c.rows);
     const int F = static_cast<int>(c.F);
-    if (F % kVec == 0 && aligned(from) && aligned(to))
-      forward_kernel<T, kVec><<<rows, threads_for(F, kVec), 0, stream>>>(from, to, F);
-    else
-      forward_kernel<T, 1><<<rows, threads_for(F, 1), 0, stream>>>(from, to, F);
-    return cudaGetLastError();
+    const bool wide = F % kVec == 0 && aligned(from) && aligned(to);
+    return start(wide ? forward_kernel<T, kVec> : forward_kernel<T, 1>, rows, threads_for(F, wide ? kVec : 1),
+                 0, stream, from, to, F);
   });
 }
 
@@ -76,11 +74,9 @@ cudaError_t launch(const SwigluBackward& c, cudaStream_t stream) {
     auto* to = static_cast<T*>(c.dgate_up);
     const auto rows = static_cast<unsigned>(c.rows);
     const int F = static_cast<int>(c.F);
-    if (F % kVec == 0 && aligned(dy) && aligned(from) && aligned(to))
-      backward_kernel<T, kVec><<<rows, threads_for(F, kVec), 0, stream>>>(dy, from, to, F);
-    else
-      backward_kernel<T, 1><<<rows, threads_for(F, 1), 0, stream>>>(dy, from, to, F);
-    return cudaGetLastError();
+    const bool wide = F % kVec == 0 && aligned(dy) && aligned(from) && aligned(to);
+    return start(wide ? backward_kernel<T, kVec> : backward_kernel<T, 1>, rows,
+                 threads_for(F, wide ? kVec : 1), 0, stream, dy, from, to, F);
   });
 }
 
