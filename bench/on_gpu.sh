@@ -168,7 +168,7 @@ pairs() {
 decoding() {
   local run=$work/translate-multi30k test=$carry/data/translate/multi30k_test_2016_flickr.en
   if [ -d "$run" ]; then
-    tightloop tokenizer encode --tokenizer "$run/tokenizer" --lines <"$test" >"$work/test.ids" 2>>"$out/errors.txt"
+    tightloop tokenizer encode --tokenizer "$run/tokenizer" --lines <"$test" | tr -d "[]" | tr "," " " >"$work/test.ids" 2>>"$out/errors.txt"
     local ours; ours=$(tightloop bench translate --run "$run" --source "$test" --beam 5 --json 2>>"$out/errors.txt" | tail -1)
     row "decode test2016, ours" "$ours"
     python3 bench/peers/translate.py decode --source "$work/test.ids" --sentences 0 --shared --vocab 8000 --layers 4 --width 256 --heads 4 --ffn 1024 \

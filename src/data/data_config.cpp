@@ -4,9 +4,10 @@ namespace tightloop {
 
 void DataConfig::describe(Fields& fields) {
   fields
-      .add("source", source,
-           "What the files hold; without files: generated tasks, spellings or pairs, or random ids to measure "
-           "speed with")
+      .add(
+          "source", source,
+          "What the files hold; without files: generated tasks, spellings or pairs, or random ids to measure "
+          "speed with")
       .choices({"text", "jsonl", "parquet", "pairs", "shards", "tasks", "spelling", "toy_pairs", "random"});
   fields.add("train", train, "Files to learn from, by name or pattern");
   fields.add("val", val, "Files to evaluate on; without any, a part of `train` is held out");
@@ -55,7 +56,11 @@ void DataConfig::describe(Fields& fields) {
   fields.add("seq_len", seq_len, "Tokens in a row").range(2, 1 << 20);
   fields.add("batch_tokens", batch_tokens, "Of pairs: most tokens of one side in a batch, padding included")
       .range(16, 1 << 24);
-  fields.add("bucket", bucket, "Of pairs: lengths are rounded up to a multiple of this").range(1, 1 << 12);
+  fields
+      .add("bucket", bucket,
+           "Of pairs: lengths are rounded up to a multiple of this; 0: the largest of 8, 4, 2, 1 that keeps "
+           "padding under 10 %")
+      .range(0, 1 << 12);
   fields.add(
       "loss_after", loss_after,
       "Learn only what follows the first occurrence of this text in a document, the end token included");

@@ -25,7 +25,7 @@ struct DataConfig {
   std::string rows = "stream";
   int64_t seq_len = 256;
   int64_t batch_tokens = 4096;
-  int64_t bucket = 8;
+  int64_t bucket = 0;
   std::string loss_after;
   int64_t num_workers = 2;
   int64_t prefetch_factor = 2;

@@ -1,7 +1,6 @@
 #include "data/pairs.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "core/error.h"
 #include "core/random.h"
@@ -26,8 +25,21 @@ Lengths lengths_of(const Documents& documents, uint64_t pair) {
 }  // namespace
 
 PairPlan::PairPlan(const Documents& documents, const PairOptions& options) {
+  constexpr double kMostPadding = 0.1;
+  bucket_ = options.bucket > 0 ? options.bucket : 8;
+  make(documents, options);
+  while (options.bucket == 0 && bucket_ > 1 && padding_share_ >= kMostPadding) {
+    bucket_ /= 2;
+    make(documents, options);
+  }
+}
+
+void PairPlan::make(const Documents& documents, const PairOptions& options) {
   const uint64_t pairs = documents.size() / 2;
   if (pairs > UINT32_MAX) throw data_error("{} pairs are more than a plan can hold.", pairs);
+  order_.clear();
+  begins_ = {0};
+  long_pairs_ = most_rows_ = 0;
   const Permutation shuffled(pairs, options.seed);
   std::vector<std::pair<Lengths, uint32_t>> window;
   uint64_t filled = 0, cells = 0;
@@ -39,22 +51,24 @@ PairPlan::PairPlan(const Documents& documents, const PairOptions& options) {
     cells += rows * (padded.source + padded.target);
   };
   const auto cut = [&] {
-    // By the longer side first, so that batches hold the budget's worth of rows; then by each side, so that
-    // the rows of a batch are alike in both. Ties keep their shuffled order.
+    // By the longer side first, so that batches hold the budget's worth of rows; then by how far the sides
+    // are apart, up and down in turn, so that a batch that goes on into the next length finds pairs like its
+    // own. Ties keep their shuffled order.
     const auto key = [&](const Lengths& l) {
-      return std::tuple(round_up(std::max(l.source, l.target), options.bucket),
-                        round_up(l.source, options.bucket), l.target);
+      const int64_t longer = round_up(std::max(l.source, l.target), bucket_);
+      const int64_t apart = round_up(l.source, bucket_) - round_up(l.target, bucket_);
+      return std::pair(longer, longer / bucket_ % 2 ? apart : -apart);
     };
     std::ranges::stable_sort(window,
                              [&](const auto& a, const auto& b) { return key(a.first) > key(b.first); });
     Lengths longest{0, 0};
     for (const auto& [lengths, pair] : window) {
-      const Lengths grown{std::max(longest.source, round_up(lengths.source, options.bucket)),
-                          std::max(longest.target, round_up(lengths.target, options.bucket))};
+      const Lengths grown{std::max(longest.source, round_up(lengths.source, bucket_)),
+                          std::max(longest.target, round_up(lengths.target, bucket_))};
       const auto rows = static_cast<int64_t>(order_.size() - begins_.back()) + 1;
       if (rows * std::max(grown.source, grown.target) > options.batch_tokens) {
         close(longest);
-        longest = {round_up(lengths.source, options.bucket), round_up(lengths.target, options.bucket)};
+        longest = {round_up(lengths.source, bucket_), round_up(lengths.target, bucket_)};
       } else {
         longest = grown;
       }
@@ -64,7 +78,7 @@ PairPlan::PairPlan(const Documents& documents, const PairOptions& options) {
     close(longest);
     window.clear();
   };
-  const int64_t limit = std::min(options.max_length, options.batch_tokens / options.bucket * options.bucket);
+  const int64_t limit = std::min(options.max_length, options.batch_tokens / bucket_ * bucket_);
   for (uint64_t i = 0; i < pairs; ++i) {
     const uint64_t pair = shuffled[i];
     const Lengths lengths = lengths_of(documents, pair);
@@ -125,8 +139,8 @@ void PairLoader::fill(int64_t index, PairBatch& batch) const {
   batch.source_length = batch.target_length = batch.supervised = batch.padding = 0;
   for (const uint32_t pair : pairs) {
     const Lengths lengths = lengths_of(*documents_, pair);
-    batch.source_length = std::max(batch.source_length, round_up(lengths.source, options_.bucket));
-    batch.target_length = std::max(batch.target_length, round_up(lengths.target, options_.bucket));
+    batch.source_length = std::max(batch.source_length, round_up(lengths.source, plan_.bucket()));
+    batch.target_length = std::max(batch.target_length, round_up(lengths.target, plan_.bucket()));
   }
   for (int64_t r = 0; r < batch.rows; ++r) {
     const Lengths lengths = lengths_of(*documents_, pairs[r]);

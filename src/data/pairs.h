@@ -11,7 +11,7 @@
 namespace tightloop {
 
 /// A micro-batch of sentences and their translations, padded to the longest of each side (rounded up to the
-/// bucket). Rows are in order of falling length. Valid until the batch is given back.
+/// bucket). Valid until the batch is given back.
 struct PairBatch {
   int64_t index = 0;
   int64_t rows = 0, source_length = 0, target_length = 0;
@@ -27,7 +27,7 @@ struct PairBatch {
 struct PairOptions {
   int64_t batch_tokens = 4096;  // most cells of one side
   int64_t max_length = 256;     // pairs with a longer side are left out
-  int64_t bucket = 8;
+  int64_t bucket = 0;           // lengths are rounded up to a multiple; 0: the plan chooses
   int32_t pad_id = 0;
   uint64_t seed = 0;
   bool shuffle = true;  // false: one pass, in order of the plan
@@ -39,7 +39,8 @@ struct PairOptions {
 
 /// Which pairs share a batch. Pairs are taken in an order shuffled by the seed, a large window at a time; in
 /// a window they are sorted by length and cut into batches that keep both sides under the budget. Computed
-/// from lengths alone.
+/// from lengths alone. Large buckets make few shapes, small ones little padding: where the options name none,
+/// it is the largest of 8, 4, 2 and 1 that keeps padding under a tenth.
 class PairPlan {
  public:
   PairPlan(const Documents& documents, const PairOptions& options);
@@ -48,13 +49,17 @@ class PairPlan {
   std::span<const uint32_t> pairs(uint64_t batch) const {
     return std::span(order_).subspan(begins_[batch], begins_[batch + 1] - begins_[batch]);
   }
+  int64_t bucket() const { return bucket_; }
   uint64_t long_pairs() const { return long_pairs_; }
   double padding_share() const { return padding_share_; }
   uint64_t most_rows() const { return most_rows_; }
 
  private:
+  void make(const Documents& documents, const PairOptions& options);
+
   std::vector<uint32_t> order_;  // pair numbers, batch after batch
-  std::vector<uint64_t> begins_{0};
+  std::vector<uint64_t> begins_;
+  int64_t bucket_ = 0;
   uint64_t long_pairs_ = 0, most_rows_ = 0;
   double padding_share_ = 0;
 };

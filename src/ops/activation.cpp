@@ -67,8 +67,9 @@ bool fits(const Tensor& x, const Tensor& bias) {
 }  // namespace
 
 Tensor activation(const Tensor& x, const Tensor& bias, ActivationKind kind, const Dropout& drop) {
-  TORCH_CHECK(!bias.defined() || (bias.dim() == 1 && bias.size(0) == x.size(-1)),
-              "activation: the bias must hold one value for each element of x's last dimension");
+  TORCH_CHECK(
+      !bias.defined() || (bias.dim() == 1 && bias.size(0) == x.size(-1) && bias.device() == x.device()),
+      "activation: the bias must hold one value for each element of x's last dimension");
   check(drop, x.device());
   if (!fits(x, bias)) return activation_plain(x, bias, kind, drop);
   return ActivationFunction::apply(x, given(bias), static_cast<int64_t>(kind), drop.share, given(drop.random),

@@ -18,16 +18,17 @@ constexpr float kSqrtHalf = 0.70710678118654752f, kTanhScale = 0.797884560802865
 
 template <ActivationKind kKind>
 __device__ inline float activate(float z) {
-  if constexpr (kKind == ActivationKind::kRelu) return fmaxf(z, 0.0f);
-  if constexpr (kKind == ActivationKind::kReluSquare) return fmaxf(z, 0.0f) * fmaxf(z, 0.0f);
+  const float positive = z < 0 ? 0.0f : z;  // NaN stays
+  if constexpr (kKind == ActivationKind::kRelu) return positive;
+  if constexpr (kKind == ActivationKind::kReluSquare) return positive * positive;
   if constexpr (kKind == ActivationKind::kGelu) return 0.5f * z * (1 + erff(z * kSqrtHalf));
   return 0.5f * z * (1 + tanhf(kTanhScale * (z + kTanhCube * z * z * z)));
 }
 
 template <ActivationKind kKind>
 __device__ inline float slope(float z) {
-  if constexpr (kKind == ActivationKind::kRelu) return z > 0 ? 1.0f : 0.0f;
-  if constexpr (kKind == ActivationKind::kReluSquare) return 2 * fmaxf(z, 0.0f);
+  if constexpr (kKind == ActivationKind::kRelu) return z <= 0 ? 0.0f : 1.0f;
+  if constexpr (kKind == ActivationKind::kReluSquare) return z < 0 ? 0.0f : 2 * z;
   if constexpr (kKind == ActivationKind::kGelu) {
     constexpr float kDensity = 0.39894228040143268f;  // of the normal distribution at 0
     return 0.5f * (1 + erff(z * kSqrtHalf)) + z * kDensity * expf(-0.5f * z * z);

@@ -94,11 +94,16 @@ bool fits(const Tensor& x) {
   static const auto forward = find_operator<Forward>("tightloop::attention_forward");
   const int64_t size = x.size(-1);
   const bool narrow = x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf;
-  return !plain() && narrow && registered(forward, x) && (size == 32 || size == 64 || size == 128) &&
-         is_flat(x);
+  constexpr int64_t kMost = 65535;  // blocks in two of a grid's dimensions
+  return !plain() && narrow && x.size(0) <= kMost && x.size(-2) <= kMost && registered(forward, x) &&
+         (size == 32 || size == 64 || size == 128) && is_flat(x);
 }
 
 void check(const Tensor& q, const Tensor& k, const KeyMask& mask) {
+  TORCH_CHECK(q.size(0) == k.size(0) && q.size(2) == k.size(2) && q.size(3) == k.size(3) &&
+                  q.scalar_type() == k.scalar_type() && q.device() == k.device(),
+              "attention: queries ", q.sizes(), " and keys ", k.sizes(),
+              " must have the same batches, heads, head size, dtype and device");
   TORCH_CHECK(!mask.causal || q.size(1) == k.size(1),
               "attention: a causal mask needs as many keys as queries");
   TORCH_CHECK(

@@ -79,7 +79,11 @@ bool fits(const Tensor& x, const Tensor& y, std::initializer_list<const Tensor*>
 
 NormedSum residual_norm(const Tensor& x, const Tensor& y, const Tensor& y_bias, const Tensor& weight,
                         const Tensor& bias, double eps, const Dropout& drop) {
-  TORCH_CHECK(x.sizes() == y.sizes(), "residual_norm: x and y differ in shape");
+  TORCH_CHECK(x.dim() > 0 && x.sizes() == y.sizes(), "residual_norm: x and y differ in shape");
+  for (const Tensor* vector : {&y_bias, &weight, &bias})
+    TORCH_CHECK(
+        vector->dim() == 1 && vector->size(0) == x.size(-1) && vector->device() == x.device(),
+        "residual_norm: biases and weight must hold one value for each element of x's last dimension");
   check(drop, x.device());
   if (!fits(x, y, {&y_bias, &weight, &bias}))
     return residual_norm_plain(x, y, y_bias, weight, bias, eps, drop);

@@ -104,6 +104,7 @@ PairOptions options_of(int threads = 2) {
   options.batch_tokens = 1000;
   options.threads = threads;
   options.seed = 5;
+  options.bucket = 8;
   return options;
 }
 
@@ -143,6 +144,30 @@ TEST(PairLoader, EveryPairOncePerPassUnderTheBudget) {
   }
   EXPECT_NEAR(loader.plan().padding_share(), padding / cells, 1e-9);
   EXPECT_LT(loader.plan().padding_share(), 0.35);  // both sides are random here; sentences correlate
+}
+
+// Short sentences whose translations are about as long: what rounding to eight would fill with padding.
+TEST(PairPlan, ChoosesABucketThatKeepsPaddingLow) {
+  const auto sentences = [](int shortest, int spread) {
+    auto store = std::make_shared<TokenStore>(1 << 22);
+    Random random(3);
+    for (int32_t i = 0; i < 4000; ++i) {
+      const auto length = shortest + static_cast<int>(random.below(spread));
+      store->append(std::vector<int32_t>(length, 1), {});
+      store->append(std::vector<int32_t>(length - 1 + random.below(4), 1), {});
+    }
+    return store;
+  };
+  auto options = options_of();
+  options.batch_tokens = 2000;
+  const auto few = sentences(4, 12), many = sentences(60, 120);
+  EXPECT_GT(PairPlan(*few, options).padding_share(), 0.15) << "rounded to 8";
+  options.bucket = 0;
+  const PairPlan chosen(*few, options), large(*many, options);
+  EXPECT_LT(chosen.padding_share(), 0.1);
+  EXPECT_LT(chosen.bucket(), 8);
+  EXPECT_EQ(large.bucket(), 8);
+  EXPECT_LT(large.padding_share(), 0.1);
 }
 
 std::vector<int32_t> firsts(PairLoader& loader, int count) {

@@ -3,6 +3,8 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 
+#include <cmath>
+
 #include "ops/compare.h"
 
 namespace tightloop::testing {
@@ -59,6 +61,16 @@ TEST_P(ActivationOn, TakesManyRowsAndOddOnes) {
   compare(6000, 8, at::kFloat, ActivationKind::kGelu, 0.1);
   compare(5, 7, at::kFloat, ActivationKind::kRelu, 0.1);
   compare(0, 8, at::kFloat, ActivationKind::kRelu, 0.1);
+}
+
+TEST_P(ActivationOn, WhatIsNoNumberStaysNone) {
+  for (const auto kind : kKinds) {
+    auto x = random_tensor({3, 16}, at::kFloat, 1).to(device);
+    x[1][5] = NAN;
+    const auto y = ops::activation(x, {}, kind);
+    EXPECT_EQ(y.isnan().sum().item<int64_t>(), 1) << static_cast<int>(kind);
+    EXPECT_TRUE(y[1][5].isnan().item<bool>());
+  }
 }
 
 TEST(Activation, PlainTwinHasTheRightGradient) {

@@ -137,6 +137,8 @@ TEST_P(AttentionOn, RefusesWhatItCannotUse) {
   EXPECT_THROW(ops::cross_attention(q, kv, {at::tensor({1}, at::kLong).to(device)}), c10::Error);
   EXPECT_THROW(ops::cross_attention(q, kv, {}, {0.1, {}, 1}), c10::Error);
   EXPECT_THROW(ops::self_attention(q), c10::Error);
+  EXPECT_THROW(ops::cross_attention(q, kv.slice(0, 0, 1)), c10::Error) << "other batches";
+  EXPECT_THROW(ops::cross_attention(q, kv.to(at::kDouble)), c10::Error) << "another dtype";
 }
 
 }  // namespace

@@ -88,6 +88,15 @@ TEST_P(ResidualNormOn, RowsWithoutAKernelAreServedToo) {
 
 TEST_P(ResidualNormOn, TakesNothing) { compare(0, 16, at::kFloat, 0.1); }
 
+TEST_P(ResidualNormOn, RefusesVectorsOfOtherLengths) {
+  const auto x = random_tensor({3, 16}, at::kFloat, 1).to(device),
+             right = random_tensor({16}, at::kFloat, 2).to(device);
+  const auto wrong = right.slice(0, 0, 8);
+  EXPECT_THROW(ops::residual_norm(x, x, wrong, right, right, kEps), c10::Error);
+  EXPECT_THROW(ops::residual_norm(x, x, right, wrong, right, kEps), c10::Error);
+  EXPECT_THROW(ops::residual_norm(x, x.slice(0, 0, 2), right, right, right, kEps), c10::Error);
+}
+
 TEST(ResidualNorm, PlainTwinHasTheRightGradient) {
   const auto vector = [](uint64_t seed) { return random_tensor({6}, at::kDouble, seed); };
   expect_gradients_by_differences(

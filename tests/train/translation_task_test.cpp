@@ -62,7 +62,7 @@ TEST(Trainer, StopsWhenTheHeldOutLossNoLongerFallsAndKeepsTheBest) {
   const TempFolder folder;
   const auto run = RunFolder::create(folder / "run", false);
   auto recipe = toy();
-  recipe.train.lr = 1e-9, recipe.train.eval_steps = 2, recipe.train.patience = 3;  // nothing will improve
+  recipe.train.lr = 1e-30, recipe.train.eval_steps = 2, recipe.train.patience = 3;  // nothing will improve
   recipe.train.min_lr = 1, recipe.train.keep_best = true, recipe.train.keep_checkpoints = 1;
   recipe.train.weight_decay = 0, recipe.train.precision = "bf16";  // values round to what they were
   const auto result = Trainer(recipe, run).run();
