@@ -111,8 +111,8 @@ at::Tensor Seq2Seq::qkv(const Block& block, const at::Tensor& x_BTD, int64_t pas
   const auto made = at::linear(x_BTD, block.qkv.weight, block.qkv.bias)
                         .view({x_BTD.size(0), x_BTD.size(1), 3, config_.heads, config_.head_size});
   if (config_.positions != "rotary") return made;
-  return at::stack(
-      {rotary_.turn(made.select(2, 0), past), rotary_.turn(made.select(2, 1), past), made.select(2, 2)}, 2);
+  const auto parts = made.unbind(2);
+  return at::stack({rotary_.turn(parts[0], past), rotary_.turn(parts[1], past), parts[2]}, 2);
 }
 
 void Seq2Seq::remember(Memory& memory) const {
