@@ -26,21 +26,25 @@ Lengths lengths_of(const Documents& documents, uint64_t pair) {
 
 PairPlan::PairPlan(const Documents& documents, const PairOptions& options) {
   constexpr double kMostPadding = 0.1;
-  bucket_ = options.bucket > 0 ? options.bucket : 8;
-  make(documents, options);
-  while (options.bucket == 0 && bucket_ > 1 && padding_share_ >= kMostPadding) {
-    bucket_ /= 2;
-    make(documents, options);
-  }
-}
-
-void PairPlan::make(const Documents& documents, const PairOptions& options) {
   const uint64_t pairs = documents.size() / 2;
   if (pairs > UINT32_MAX) throw data_error("{} pairs are more than a plan can hold.", pairs);
+  bucket_ = options.bucket;
+  if (bucket_ == 0) {
+    for (bucket_ = 8; bucket_ > 1; bucket_ /= 2) {
+      make(documents, options, std::min(pairs, kWindow));
+      if (padding_share_ < kMostPadding) break;
+    }
+  }
+  make(documents, options, pairs);
+  if (batches() == 0)
+    throw data_error("there is no pair to learn from{}.", long_pairs_ > 0 ? " that is short enough" : "");
+}
+
+void PairPlan::make(const Documents& documents, const PairOptions& options, uint64_t pairs) {
   order_.clear();
   begins_ = {0};
   long_pairs_ = most_rows_ = 0;
-  const Permutation shuffled(pairs, options.seed);
+  const Permutation shuffled(documents.size() / 2, options.seed);
   std::vector<std::pair<Lengths, uint32_t>> window;
   uint64_t filled = 0, cells = 0;
   const auto close = [&](Lengths padded) {
@@ -90,9 +94,7 @@ void PairPlan::make(const Documents& documents, const PairOptions& options) {
     if (window.size() == kWindow) cut();
   }
   cut();
-  if (batches() == 0)
-    throw data_error("there is no pair to learn from{}.", long_pairs_ > 0 ? " that is short enough" : "");
-  padding_share_ = 1 - static_cast<double>(filled) / static_cast<double>(cells);
+  padding_share_ = cells == 0 ? 0 : 1 - static_cast<double>(filled) / static_cast<double>(cells);
 }
 
 PairLoader::PairLoader(std::shared_ptr<const Documents> documents, const PairOptions& options)

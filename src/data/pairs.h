@@ -40,7 +40,7 @@ struct PairOptions {
 /// Which pairs share a batch. Pairs are taken in an order shuffled by the seed, a large window at a time; in
 /// a window they are sorted by length and cut into batches that keep both sides under the budget. Computed
 /// from lengths alone. Large buckets make few shapes, small ones little padding: where the options name none,
-/// it is the largest of 8, 4, 2 and 1 that keeps padding under a tenth.
+/// it is the largest of 8, 4, 2 and 1 that keeps padding of the first window under a tenth.
 class PairPlan {
  public:
   PairPlan(const Documents& documents, const PairOptions& options);
@@ -55,7 +55,8 @@ class PairPlan {
   uint64_t most_rows() const { return most_rows_; }
 
  private:
-  void make(const Documents& documents, const PairOptions& options);
+  /// Plans for the first `pairs` of the shuffled order.
+  void make(const Documents& documents, const PairOptions& options, uint64_t pairs);
 
   std::vector<uint32_t> order_;  // pair numbers, batch after batch
   std::vector<uint64_t> begins_;

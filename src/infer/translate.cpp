@@ -83,7 +83,8 @@ std::vector<std::vector<TextTranslation>> translate(Seq2Seq& model, const PairTo
   std::vector<std::vector<TextTranslation>> translated;
   for (const auto& found : decoded) {
     auto& texts = translated.emplace_back();
-    for (const Translation& one : found) texts.push_back({text_of(tokenizers.target(), one.ids), one.score, one.ids.size()});
+    for (const Translation& one : found)
+      texts.push_back({text_of(tokenizers.target(), one.ids), one.score, one.ids.size()});
   }
   return translated;
 }

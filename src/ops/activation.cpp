@@ -23,10 +23,8 @@ using torch::autograd::variable_list;
 TORCH_LIBRARY_FRAGMENT(tightloop, m) {
   m.def("activation_forward(Tensor x, Tensor? bias, int kind, float p, Tensor? random, int site) -> Tensor");
   m.def(
-      "activation_backward(Tensor dy, Tensor x, Tensor? bias, int kind, float p, Tensor? random, int site) "
-      "-> "
-      "(Tensor "
-      "dx, Tensor dbias)");
+      "activation_backward(Tensor dy, Tensor x, Tensor? bias, int kind, float p, Tensor? random, int site)"
+      " -> (Tensor dx, Tensor dbias)");
 }
 
 using Optional = std::optional<Tensor>;

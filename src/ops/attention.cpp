@@ -31,13 +31,12 @@ constexpr double kNever = -3e4;
 // There is no CPU kernel: torch's attention and the plain twin serve there.
 TORCH_LIBRARY_FRAGMENT(tightloop, m) {
   m.def(
-      "attention_forward(Tensor q, Tensor k, Tensor v, Tensor? lengths, bool causal, float p, Tensor? "
-      "random, int "
-      "site) -> (Tensor, Tensor)");
+      "attention_forward(Tensor q, Tensor k, Tensor v, Tensor? lengths, bool causal, float p, Tensor? random,"
+      " int site) -> (Tensor, Tensor)");
   m.def(
-      "attention_backward(Tensor dy, Tensor y, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor? lengths, "
-      "bool "
-      "causal, float p, Tensor? random, int site, Tensor(a!) dq, Tensor(b!) dk, Tensor(c!) dv) -> ()");
+      "attention_backward(Tensor dy, Tensor y, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor? lengths,"
+      " bool causal, float p, Tensor? random, int site,"
+      " Tensor(a!) dq, Tensor(b!) dk, Tensor(c!) dv) -> ()");
 }
 
 using Optional = std::optional<Tensor>;

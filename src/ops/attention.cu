@@ -117,6 +117,26 @@ __device__ inline int keys_of(const AttentionShape& s, int b) {
   return s.lengths ? static_cast<int>(max(int64_t{0}, min(s.lengths[b], s.S))) : static_cast<int>(s.S);
 }
 
+/// The keys that any query of the tile from `first` on may see.
+__device__ inline int keys_of_tile(const AttentionShape& s, int b, int first) {
+  return s.causal ? min(keys_of(s, b), first + kTile) : keys_of(s, b);
+}
+__device__ inline bool sees(const AttentionShape& s, int query, int key, int keys) {
+  return key < keys && (!s.causal || key <= query);
+}
+/// Where a weight stands in (B, H, T, S).
+__device__ inline uint64_t index_of(const AttentionShape& s, int b, int h, int query, int key) {
+  return ((static_cast<uint64_t>(b) * s.H + h) * s.T + query) * s.S + key;
+}
+
+/// The tiles of keys and values from `first` on, of `keys` that are there.
+template <class T, int kHead, class Call>
+__device__ inline void fill_keys(Row<T, kHead>* k, Row<T, kHead>* v, const Call& c, int b, int h, int first,
+                                 int keys) {
+  fill<T, kHead>(k, head_of<const T>(c.k, b, h, kHead) + first * c.k.row, c.k.row, keys - first);
+  fill<T, kHead>(v, head_of<const T>(c.v, b, h, kHead) + first * c.v.row, c.v.row, keys - first);
+}
+
 /// Joins the four lanes that share a row.
 __device__ inline float quad_max(float v) {
   v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 1));
@@ -133,7 +153,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const AttentionForwar
   auto *k = q + kTile, *v = k + kTile;
   const AttentionShape& shape = c.shape;
   const int queries = static_cast<int>(shape.T), first = blockIdx.x * kTile, h = blockIdx.y, b = blockIdx.z;
-  const int keys = shape.causal ? min(keys_of(shape, b), first + kTile) : keys_of(shape, b);
+  const int keys = keys_of_tile(shape, b, first);
   const Lane lane;
   const int mine = first + lane.warp * kWarpRows;  // this warp's first query
   Dropper drop(shape.drop);
@@ -142,8 +162,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const AttentionForwar
   float y[kHead / 8][4] = {}, most[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
   for (int j = 0; j < keys; j += kTile) {
     __syncthreads();  // the tile before has been read
-    fill<T, kHead>(k, head_of<const T>(c.k, b, h, kHead) + j * c.k.row, c.k.row, keys - j);
-    fill<T, kHead>(v, head_of<const T>(c.v, b, h, kHead) + j * c.v.row, c.v.row, keys - j);
+    fill_keys<T, kHead>(k, v, c, b, h, j, keys);
     __syncthreads();
     if (mine >= queries) continue;
 
@@ -168,8 +187,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const AttentionForwar
 #pragma unroll
         for (int e = 2 * half; e < 2 * half + 2; ++e) {
           const int key = j + 8 * n + 2 * lane.t + e % 2;
-          const bool sees = key < keys && (!shape.causal || key <= query);
-          s[n][e] = sees ? s[n][e] * shape.scale : -INFINITY;
+          s[n][e] = sees(shape, query, key, keys) ? s[n][e] * shape.scale : -INFINITY;
           largest = fmaxf(largest, s[n][e]);
         }
       }
@@ -180,7 +198,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const AttentionForwar
       sum[half] *= fade;
 #pragma unroll
       for (int n = 0; n < kHead / 8; ++n) y[n][2 * half] *= fade, y[n][2 * half + 1] *= fade;
-      const uint64_t row = ((static_cast<uint64_t>(b) * shape.H + h) * shape.T + query) * shape.S + j;
+      const uint64_t row = index_of(shape, b, h, query, j);
 #pragma unroll
       for (int n = 0; n < kTile / 8; ++n) {
 #pragma unroll
@@ -273,7 +291,7 @@ __device__ void query_gradient(const AttentionBackward& c, const Queries<T, kHea
                                Row<T, kHead>* v, int first, int h, int b) {
   const AttentionShape& shape = c.shape;
   const int queries = static_cast<int>(shape.T);
-  const int keys = shape.causal ? min(keys_of(shape, b), first + kTile) : keys_of(shape, b);
+  const int keys = keys_of_tile(shape, b, first);
   const Lane lane;
   const int row = lane.warp * kWarpRows, mine = first + row;
   Dropper drop(shape.drop);
@@ -281,8 +299,7 @@ __device__ void query_gradient(const AttentionBackward& c, const Queries<T, kHea
   float dq[kHead / 8][4] = {};
   for (int j = 0; j < keys; j += kTile) {
     __syncthreads();
-    fill<T, kHead>(k, head_of<const T>(c.k, b, h, kHead) + j * c.k.row, c.k.row, keys - j);
-    fill<T, kHead>(v, head_of<const T>(c.v, b, h, kHead) + j * c.v.row, c.v.row, keys - j);
+    fill_keys<T, kHead>(k, v, c, b, h, j, keys);
     __syncthreads();
     if (mine >= queries) continue;
     for (int chunk = 0; chunk < kTile && j + chunk < keys; chunk += 16) {
@@ -294,11 +311,9 @@ __device__ void query_gradient(const AttentionBackward& c, const Queries<T, kHea
         for (int e = 0; e < 4; ++e) {
           const int at = row + lane.g + e / 2 * 8, query = first + at,
                     key = j + chunk + 8 * n + 2 * lane.t + e % 2;
-          const bool sees = key < keys && (!shape.causal || key <= query);
-          const float weight = sees ? __expf(s[n][e] * shape.scale - tile.lse[at]) : 0.0f;
-          if (kDrop)
-            ds[n][e] = drop.apply(
-                ((static_cast<uint64_t>(b) * shape.H + h) * shape.T + query) * shape.S + key, ds[n][e]);
+          const float weight =
+              sees(shape, query, key, keys) ? __expf(s[n][e] * shape.scale - tile.lse[at]) : 0.0f;
+          if (kDrop) ds[n][e] = drop.apply(index_of(shape, b, h, query, key), ds[n][e]);
           ds[n][e] = weight * (ds[n][e] - tile.delta[at]);
         }
       }
@@ -323,8 +338,7 @@ __device__ void key_gradient(const AttentionBackward& c, const Queries<T, kHead>
   Dropper drop(shape.drop);
   float dk[kHead / 8][4] = {}, dv[kHead / 8][4] = {};
   if (first < keys) {
-    fill<T, kHead>(k, head_of<const T>(c.k, b, h, kHead) + first * c.k.row, c.k.row, keys - first);
-    fill<T, kHead>(v, head_of<const T>(c.v, b, h, kHead) + first * c.v.row, c.v.row, keys - first);
+    fill_keys<T, kHead>(k, v, c, b, h, first, keys);
     for (int i = shape.causal ? first : 0; i < queries; i += kTile) {
       __syncthreads();
       tile.fill(c, b, h, i);
@@ -340,12 +354,11 @@ __device__ void key_gradient(const AttentionBackward& c, const Queries<T, kHead>
           for (int e = 0; e < 4; ++e) {
             const int key = mine + lane.g + e / 2 * 8, at = chunk + 8 * n + 2 * lane.t + e % 2,
                       query = i + at;
-            const bool sees = key < keys && query < queries && (!shape.causal || key <= query);
-            const float weight = sees ? __expf(s[n][e] * shape.scale - tile.lse[at]) : 0.0f;
+            const bool seen = query < queries && sees(shape, query, key, keys);
+            const float weight = seen ? __expf(s[n][e] * shape.scale - tile.lse[at]) : 0.0f;
             weights[n][e] = weight;
             if (kDrop) {
-              const uint64_t index =
-                  ((static_cast<uint64_t>(b) * shape.H + h) * shape.T + query) * shape.S + key;
+              const uint64_t index = index_of(shape, b, h, query, key);
               weights[n][e] = drop.apply(index, weight);
               ds[n][e] = drop.apply(index, ds[n][e]);
             }

@@ -21,14 +21,13 @@ using torch::autograd::variable_list;
 // There is no CPU kernel: torch's passes are good there.
 TORCH_LIBRARY_FRAGMENT(tightloop, m) {
   m.def(
-      "residual_norm_forward(Tensor x, Tensor y, Tensor y_bias, Tensor weight, Tensor bias, float eps, float "
-      "p, "
-      "Tensor? random, int site) -> (Tensor sum, Tensor normed, Tensor mean, Tensor scale)");
+      "residual_norm_forward(Tensor x, Tensor y, Tensor y_bias, Tensor weight, Tensor bias, float eps,"
+      " float p, Tensor? random, int site)"
+      " -> (Tensor sum, Tensor normed, Tensor mean, Tensor scale)");
   m.def(
-      "residual_norm_backward(Tensor? dsum, Tensor? dnormed, Tensor sum, Tensor weight, Tensor mean, Tensor "
-      "scale, "
-      "float p, Tensor? random, int site) -> (Tensor dx, Tensor dy, Tensor dy_bias, Tensor dweight, Tensor "
-      "dbias)");
+      "residual_norm_backward(Tensor? dsum, Tensor? dnormed, Tensor sum, Tensor weight, Tensor mean,"
+      " Tensor scale, float p, Tensor? random, int site)"
+      " -> (Tensor dx, Tensor dy, Tensor dy_bias, Tensor dweight, Tensor dbias)");
 }
 
 using Optional = std::optional<Tensor>;

@@ -140,8 +140,9 @@ __global__ void __launch_bounds__(kThreads* kRows) backward_kernel(const Residua
 /// run(T{}, integral constants of the threads for a row, of the rows of a block, of the chunks of a thread)
 template <class Call, class Run>
 cudaError_t with_shape(const Call& c, Run&& run) {
-  if (c.rows > INT_MAX || c.D > residual_norm_limit(c.dtype)) return cudaErrorInvalidValue;
+  if (c.rows > INT_MAX) return cudaErrorInvalidValue;
   return with_type(c.dtype, [&]<class T>(T) {
+    if (c.D > kBlockThreads * kMostChunks * kWide<T>) return cudaErrorInvalidValue;
     const auto with_chunks = [&]<class Threads, class Rows>(Threads threads, Rows rows) {
       const int64_t each = Threads::value * kWide<T>;
       switch ((c.D + each - 1) / each) {
@@ -162,10 +163,6 @@ cudaError_t with_shape(const Call& c, Run&& run) {
 }
 
 }  // namespace
-
-int64_t residual_norm_limit(Dtype dtype) {
-  return kBlockThreads * kMostChunks * (dtype == Dtype::kFloat32 ? kWide<float> : kWide<__half>);
-}
 
 cudaError_t launch(const ResidualNormForward& c, cudaStream_t stream) {
   if (c.rows == 0 || c.D == 0) return cudaSuccess;

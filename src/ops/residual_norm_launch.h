@@ -4,8 +4,8 @@
 
 namespace tightloop::ops::cuda {
 
-/// All (rows, D) dense and aligned to 16 bytes like the vectors (D), in one dtype; mean and scale (rows)
-/// receive each row's mean and 1 / deviation.
+/// All (rows, D) dense and aligned to 16 bytes like the vectors (D), in one dtype; a row has at most 16 KB;
+/// mean and scale (rows) receive each row's mean and 1 / deviation.
 struct ResidualNormForward {
   Dtype dtype;
   const void *x, *y, *y_bias, *weight, *bias;
@@ -30,8 +30,5 @@ struct ResidualNormBackward {
 };
 int residual_norm_parts(int64_t rows);
 cudaError_t launch(const ResidualNormBackward& call, cudaStream_t stream);
-
-/// The longest row that the kernels take; D must be a multiple of 16 bytes.
-int64_t residual_norm_limit(Dtype dtype);
 
 }  // namespace tightloop::ops::cuda

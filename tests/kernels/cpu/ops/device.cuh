@@ -42,7 +42,8 @@ struct Block {
 };
 
 inline Block* running = nullptr;
-/// Whether the last thread of a block runs first. It changes from block to block: results must not depend on it.
+/// Whether the last thread of a block runs first. It changes from block to block: results must not depend on
+/// it.
 inline bool backwards = false;
 
 inline void wait(decltype(Fiber::state) at) {
