@@ -2,7 +2,7 @@
 # Everything that needs a GPU, in one call, with a table at the end. Runs from a checkout whose programs were built elsewhere:
 #   bench/pack.sh carry                    where it was built: programs and the libraries that the GPU machine lacks -> carry/
 #   bench/on_gpu.sh carry OUT [PART...]    where the GPU is: logs go to OUT/
-# Parts: tests sanitizer steps kernels naive graphs memory data costs deterministic quickstart stages shakespeare translation pairs decoding ablation (default: all).
+# Parts: tests sanitizer steps kernels naive graphs memory data costs deterministic quickstart resume stages shakespeare translation pairs decoding ablation (default: all).
 # The GPU machine must have the torch version of tools/versions in its Python. Texts, where a part wants some, lie in carry/data.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -110,6 +110,22 @@ quickstart() {
   row "generate" "$(tightloop generate --run "$work/quickstart" --prompt 'reverse stone =' --temperature 0 | head -1)"
 }
 
+# A run of 200 steps against one that stops after 100, in the middle of an epoch, and goes on in a new process: every file of the last checkpoint.
+resume() {
+  local precision pass
+  for precision in bf16 fp16; do
+    local recipe="configs/text.yaml --data.source text --tokenizer.path $carry/data/tokenizers/gpt2 --model.preset gpt2-124m --model.layers 4 --model.width 256 --model.heads 4
+      --model.dropout 0.1 --train.accumulate 3 --train.steps 200 --train.save_steps 0 --train.eval_steps 0 --train.deterministic true --train.precision $precision --run.dir $work"
+    for pass in whole half; do
+      tightloop train $recipe --run.name "$pass-$precision" --train.stop_at $([ $pass = half ] && echo 100 || echo 0) \
+        --data.mixture "name=prose source=text train=$carry/data/text/tinyshakespeare.txt weight=2, name=sums weight=1 source=jsonl format=text text_field=answer train=$carry/data/chat/gsm8k_train.jsonl" >>"$out/resume.txt" 2>&1 || echo "train failed: $pass $precision"
+    done
+    tightloop train --resume "$work/half-$precision" --train.stop_at 0 >>"$out/resume.txt" 2>&1 || echo "resume failed: $precision"
+    row "resume $precision" "$(cd "$work" && for file in model.safetensors optimizer.safetensors state.json; do
+      cmp -s "whole-$precision/checkpoints/step-00000200/$file" "half-$precision/checkpoints/step-00000200/$file" && echo "$file same $(sha256sum <"half-$precision/checkpoints/step-00000200/$file" | cut -c1-12);" || echo "$file DIFFERENT;"; done | paste -sd' ')"
+  done
+}
+
 stages() {
   for recipe in nanochat-d4-base nanochat-d4-mid nanochat-d4-sft; do
     for checkpointing in none all; do
@@ -190,8 +206,9 @@ ablation() {
   tightloop bench ablation configs/translate-base.yaml --data.train "$work/pairs.json" --data.num_workers 4 --data.bucket 40 --model.vocab_size 0 --tokenizer.vocab_size 8000 --steps 20 --rounds 3 2>>"$out/errors.txt" | tee "$out/ablation.txt"
 }
 
+[ -e "$carry/libtightloop_cuda.so" ] || gunzip -k "$carry/libtightloop_cuda.so.gz"
 tightloop doctor >"$out/doctor.txt"
-for part in "${@:-tests sanitizer steps kernels naive graphs memory data costs deterministic quickstart stages shakespeare translation pairs decoding ablation}"; do
+for part in "${@:-tests sanitizer steps kernels naive graphs memory data costs deterministic quickstart resume stages shakespeare translation pairs decoding ablation}"; do
   for one in $part; do
     started_part=$SECONDS
     "$one"

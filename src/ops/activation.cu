@@ -38,7 +38,7 @@ __device__ inline float slope(float z) {
 }
 
 template <class T, ActivationKind kKind>
-__global__ void __launch_bounds__(kLanes* kRows) forward_kernel(const ActivationForward c) {
+__global__ void __launch_bounds__(kLanes* kRows) activation_forward_kernel(const ActivationForward c) {
   constexpr int kVec = kWide<T>;
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * kLanes + threadIdx.x) * kVec;
   if (i >= c.D) return;
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kLanes* kRows) forward_kernel(const Activation
 }
 
 template <class T, ActivationKind kKind>
-__global__ void __launch_bounds__(kLanes* kRows) backward_kernel(const ActivationBackward c) {
+__global__ void __launch_bounds__(kLanes* kRows) activation_backward_kernel(const ActivationBackward c) {
   constexpr int kVec = kWide<T>;
   __shared__ float sums[kRows][kLanes * kVec];
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * kLanes + threadIdx.x) * kVec;
@@ -121,8 +121,9 @@ cudaError_t launch(const ActivationForward& c, cudaStream_t stream) {
   if (c.rows == 0 || c.D == 0) return cudaSuccess;
   return with_kind(c.dtype, c.kind, [&]<class T, class Kind>(T, Kind) {
     const int64_t groups = std::min<int64_t>((c.rows + kRows - 1) / kRows, 65535);
-    return start(forward_kernel<T, Kind::value>, dim3(column_blocks<T>(c.D), static_cast<unsigned>(groups)),
-                 dim3(kLanes, kRows), 0, stream, c);
+    return start(activation_forward_kernel<T, Kind::value>,
+                 dim3(column_blocks<T>(c.D), static_cast<unsigned>(groups)), dim3(kLanes, kRows), 0, stream,
+                 c);
   });
 }
 
@@ -137,8 +138,8 @@ cudaError_t launch(const ActivationBackward& c, cudaStream_t stream) {
   const int parts = activation_parts(c.rows, c.D);
   return with_kind(c.dtype, c.kind, [&]<class T, class Kind>(T, Kind) {
     const auto status =
-        start(backward_kernel<T, Kind::value>, dim3(column_blocks<T>(c.D), static_cast<unsigned>(parts)),
-              dim3(kLanes, kRows), 0, stream, c);
+        start(activation_backward_kernel<T, Kind::value>,
+              dim3(column_blocks<T>(c.D), static_cast<unsigned>(parts)), dim3(kLanes, kRows), 0, stream, c);
     if (status != cudaSuccess || !c.bias) return status;
     return finish_sums<T, 1>(c.partial, parts, {{c.dbias}, static_cast<int>(c.D)}, stream);
   });

@@ -148,7 +148,7 @@ __device__ inline float quad_sum(float v) {
 }
 
 template <class T, int kHead, bool kDrop>
-__global__ void __launch_bounds__(kThreads) forward_kernel(const AttentionForward c) {
+__global__ void __launch_bounds__(kThreads) attention_forward_kernel(const AttentionForward c) {
   auto* q = reinterpret_cast<Row<T, kHead>*>(dynamic_shared());
   auto *k = q + kTile, *v = k + kTile;
   const AttentionShape& shape = c.shape;
@@ -380,7 +380,8 @@ __device__ void key_gradient(const AttentionBackward& c, const Queries<T, kHead>
 }
 
 template <class T, int kHead, bool kDrop>
-__global__ void __launch_bounds__(kThreads) backward_kernel(const AttentionBackward c, int query_tiles) {
+__global__ void __launch_bounds__(kThreads)
+    attention_backward_kernel(const AttentionBackward c, int query_tiles) {
   auto* q = reinterpret_cast<Row<T, kHead>*>(dynamic_shared());
   auto *dy = q + kTile, *k = dy + kTile, *v = k + kTile;
   auto* numbers = reinterpret_cast<float*>(v + kTile);
@@ -433,7 +434,7 @@ cudaError_t launch(const AttentionForward& c, cudaStream_t stream) {
   const AttentionShape& s = c.shape;
   if (s.B == 0 || s.H == 0 || s.T == 0) return cudaSuccess;
   return with_shape(s, [&]<class T, class Head, class Drops>(T, Head, Drops) {
-    return start(forward_kernel<T, Head::value, Drops::value>, grid_of(s, tiles(s.T)), kThreads,
+    return start(attention_forward_kernel<T, Head::value, Drops::value>, grid_of(s, tiles(s.T)), kThreads,
                  3 * kTile * sizeof(Row<T, Head::value>), stream, c);
   });
 }
@@ -443,8 +444,8 @@ cudaError_t launch(const AttentionBackward& c, cudaStream_t stream) {
   if (s.B == 0 || s.H == 0 || s.T + s.S == 0) return cudaSuccess;
   return with_shape(s, [&]<class T, class Head, class Drops>(T, Head, Drops) {
     const size_t shared = 4 * kTile * sizeof(Row<T, Head::value>) + 2 * kTile * sizeof(float);
-    return start(backward_kernel<T, Head::value, Drops::value>, grid_of(s, tiles(s.T) + tiles(s.S)), kThreads,
-                 shared, stream, c, tiles(s.T));
+    return start(attention_backward_kernel<T, Head::value, Drops::value>, grid_of(s, tiles(s.T) + tiles(s.S)),
+                 kThreads, shared, stream, c, tiles(s.T));
   });
 }
 

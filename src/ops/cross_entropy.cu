@@ -77,7 +77,7 @@ struct Softmax {
 
 template <class T, int kBlock, bool kCapped>
 __global__ void __launch_bounds__(kBlock, kMostThreads / kBlock)
-    rows_kernel(const CrossEntropyRows c, int held) {
+    cross_entropy_kernel(const CrossEntropyRows c, int held) {
   extern __shared__ uint4 row_packs[];
   __shared__ float warps[kBlock / 32];
   const int64_t row = blockIdx.x;
@@ -187,7 +187,8 @@ __global__ void __launch_bounds__(kBlock, kMostThreads / kBlock)
 // rows of other lengths do not lower it under this launch.
 template <class T, int kBlock>
 cudaError_t run(const CrossEntropyRows& c, int held, int most, cudaStream_t stream) {
-  const auto kernel = c.softcap > 0 ? rows_kernel<T, kBlock, true> : rows_kernel<T, kBlock, false>;
+  const auto kernel =
+      c.softcap > 0 ? cross_entropy_kernel<T, kBlock, true> : cross_entropy_kernel<T, kBlock, false>;
   auto status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
   if (status == cudaSuccess)
     status = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,

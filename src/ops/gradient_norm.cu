@@ -9,7 +9,7 @@ constexpr int kThreads = 256;
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    piece_sums_kernel(const __grid_constant__ NormTable table, float* sums) {
+    norm_pieces_kernel(const __grid_constant__ NormTable table, float* sums) {
   __shared__ float warps[kThreads / 32];
   const int tensor = tensor_of(table.map, blockIdx.x);
   const T* values = static_cast<const T*>(table.tensors[tensor]);
@@ -49,7 +49,8 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(const float* sums, int64
 cudaError_t launch(const PieceSums& call, cudaStream_t stream) {
   if (call.table->map.blocks() == 0) return cudaSuccess;
   return with_type(call.dtype, [&]<class T>(T) {
-    return start(piece_sums_kernel<T>, call.table->map.blocks(), kThreads, 0, stream, *call.table, call.sums);
+    return start(norm_pieces_kernel<T>, call.table->map.blocks(), kThreads, 0, stream, *call.table,
+                 call.sums);
   });
 }
 

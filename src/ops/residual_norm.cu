@@ -26,7 +26,7 @@ __device__ inline void for_chunks(int D, Body&& body) {
 }
 
 template <class T, int kThreads, int kRows, int kChunks>
-__global__ void __launch_bounds__(kThreads* kRows) forward_kernel(const ResidualNormForward c) {
+__global__ void __launch_bounds__(kThreads* kRows) residual_norm_forward_kernel(const ResidualNormForward c) {
   constexpr int kVec = kWide<T>;
   __shared__ float warps[kThreads / 32];
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.y;
@@ -86,7 +86,8 @@ __device__ void leave(const float (&sums)[kChunks][kVec], float* shared, float* 
 }
 
 template <class T, int kThreads, int kRows, int kChunks>
-__global__ void __launch_bounds__(kThreads* kRows) backward_kernel(const ResidualNormBackward c) {
+__global__ void __launch_bounds__(kThreads* kRows)
+    residual_norm_backward_kernel(const ResidualNormBackward c) {
   constexpr int kVec = kWide<T>;
   __shared__ float warps[kThreads / 32];
   const int D = static_cast<int>(c.D);
@@ -168,7 +169,7 @@ cudaError_t launch(const ResidualNormForward& c, cudaStream_t stream) {
   if (c.rows == 0 || c.D == 0) return cudaSuccess;
   return with_shape(c, [&]<class T, class Threads, class Rows, class Chunks>(T, Threads, Rows, Chunks) {
     const auto blocks = static_cast<unsigned>((c.rows + Rows::value - 1) / Rows::value);
-    return start(forward_kernel<T, Threads::value, Rows::value, Chunks::value>, blocks,
+    return start(residual_norm_forward_kernel<T, Threads::value, Rows::value, Chunks::value>, blocks,
                  dim3(Threads::value, Rows::value), 0, stream, c);
   });
 }
@@ -181,8 +182,9 @@ cudaError_t launch(const ResidualNormBackward& c, cudaStream_t stream) {
   if (c.D == 0) return cudaSuccess;
   const int parts = residual_norm_parts(c.rows), D = static_cast<int>(c.D);
   return with_shape(c, [&]<class T, class Threads, class Rows, class Chunks>(T, Threads, Rows, Chunks) {
-    const auto status = start(backward_kernel<T, Threads::value, Rows::value, Chunks::value>, parts,
-                              dim3(Threads::value, Rows::value), Rows::value * D * sizeof(float), stream, c);
+    const auto status =
+        start(residual_norm_backward_kernel<T, Threads::value, Rows::value, Chunks::value>, parts,
+              dim3(Threads::value, Rows::value), Rows::value * D * sizeof(float), stream, c);
     if (status != cudaSuccess) return status;
     return finish_sums<T, 3>(c.partial, parts, {{c.dy_bias, c.dweight, c.dbias}, D}, stream);
   });

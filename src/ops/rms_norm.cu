@@ -14,7 +14,7 @@ constexpr int kShort = 1024, kWarpRows = 4, kBlockThreads = 256;
 
 template <class T, class W, int kVec, int kThreads, int kRows>
 __global__ void __launch_bounds__(kThreads* kRows)
-    forward_kernel(const T* x, const W* weight, T* y, float* scale, int64_t rows, int D, float eps) {
+    rms_norm_forward_kernel(const T* x, const W* weight, T* y, float* scale, int64_t rows, int D, float eps) {
   __shared__ float warps[kThreads / 32];
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.y;
   if (row >= rows) return;  // whole warps, or the whole block
@@ -41,8 +41,8 @@ __global__ void __launch_bounds__(kThreads* kRows)
 // element is touched by one thread only until the end.
 template <class T, class W, int kVec, int kThreads, int kRows>
 __global__ void __launch_bounds__(kThreads* kRows)
-    backward_kernel(const T* dy, const T* x, const W* weight, const float* scale, T* dx, float* partial,
-                    int64_t rows, int D) {
+    rms_norm_backward_kernel(const T* dy, const T* x, const W* weight, const float* scale, T* dx,
+                             float* partial, int64_t rows, int D) {
   auto* sums = reinterpret_cast<float*>(dynamic_shared());
   __shared__ float warps[kThreads / 32];
   float* mine = sums + threadIdx.y * D;
@@ -93,16 +93,16 @@ cudaError_t forward(const RmsNormForward& c, cudaStream_t stream) {
   const int D = static_cast<int>(c.D);
   if (c.D <= kShort) {
     const auto blocks = static_cast<unsigned>((c.rows + kWarpRows - 1) / kWarpRows);
-    return start(forward_kernel<T, W, kVec, 32, kWarpRows>, blocks, dim3(32, kWarpRows), 0, stream, x, weight,
-                 y, c.scale, c.rows, D, c.eps);
+    return start(rms_norm_forward_kernel<T, W, kVec, 32, kWarpRows>, blocks, dim3(32, kWarpRows), 0, stream,
+                 x, weight, y, c.scale, c.rows, D, c.eps);
   }
-  return start(forward_kernel<T, W, kVec, kBlockThreads, 1>, static_cast<unsigned>(c.rows), kBlockThreads, 0,
-               stream, x, weight, y, c.scale, c.rows, D, c.eps);
+  return start(rms_norm_forward_kernel<T, W, kVec, kBlockThreads, 1>, static_cast<unsigned>(c.rows),
+               kBlockThreads, 0, stream, x, weight, y, c.scale, c.rows, D, c.eps);
 }
 
 template <class T, class W, int kVec, int kThreads, int kRows>
 cudaError_t backward_rows(const RmsNormBackward& c, int parts, cudaStream_t stream) {
-  return start(backward_kernel<T, W, kVec, kThreads, kRows>, parts, dim3(kThreads, kRows),
+  return start(rms_norm_backward_kernel<T, W, kVec, kThreads, kRows>, parts, dim3(kThreads, kRows),
                sizeof(float) * kRows * c.D, stream, static_cast<const T*>(c.dy), static_cast<const T*>(c.x),
                static_cast<const W*>(c.weight), c.scale, static_cast<T*>(c.dx), c.partial, c.rows,
                static_cast<int>(c.D));

@@ -10,9 +10,9 @@ namespace {
 
 // A block rotates all heads of one position.
 template <class T, int kVec>
-__global__ void rotate_kernel(const T* x, const float* cos, const float* sin, T* y, int length, int heads,
-                              int half, int64_t stride_batch, int64_t stride_length, int64_t stride_head,
-                              int64_t offset, float sign) {
+__global__ void rope_kernel(const T* x, const float* cos, const float* sin, T* y, int length, int heads,
+                            int half, int64_t stride_batch, int64_t stride_length, int64_t stride_head,
+                            int64_t offset, float sign) {
   const int64_t row = blockIdx.x;
   const int64_t t = row % length;
   x += row / length * stride_batch + t * stride_length;
@@ -43,7 +43,7 @@ __global__ void rotate_kernel(const T* x, const float* cos, const float* sin, T*
 template <class T, int kVec>
 cudaError_t rotate(const Rope& r, cudaStream_t stream) {
   const int threads = std::min(256, round_up(r.heads * r.half / kVec, 32));
-  return start(rotate_kernel<T, kVec>, static_cast<unsigned>(r.batch * r.length), threads, 0, stream,
+  return start(rope_kernel<T, kVec>, static_cast<unsigned>(r.batch * r.length), threads, 0, stream,
                static_cast<const T*>(r.x), r.cos, r.sin, static_cast<T*>(r.y), static_cast<int>(r.length),
                static_cast<int>(r.heads), static_cast<int>(r.half), r.stride_batch, r.stride_length,
                r.stride_head, r.offset, r.backwards ? -1.0f : 1.0f);

@@ -12,7 +12,7 @@ __device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
 // A block takes one row.
 template <class T, int kVec>
-__global__ void forward_kernel(const T* gate_up, T* y, int F) {
+__global__ void swiglu_forward_kernel(const T* gate_up, T* y, int F) {
   const int64_t row = blockIdx.x;
   const T *gate = gate_up + row * 2 * F, *up = gate + F;
   for (int i = threadIdx.x * kVec; i < F; i += blockDim.x * kVec) {
@@ -26,7 +26,7 @@ __global__ void forward_kernel(const T* gate_up, T* y, int F) {
 }
 
 template <class T, int kVec>
-__global__ void backward_kernel(const T* dy, const T* gate_up, T* dgate_up, int F) {
+__global__ void swiglu_backward_kernel(const T* dy, const T* gate_up, T* dgate_up, int F) {
   const int64_t row = blockIdx.x;
   const T *gate = gate_up + row * 2 * F, *up = gate + F;
   T *dgate = dgate_up + row * 2 * F, *dup = dgate + F;
@@ -60,8 +60,8 @@ cudaError_t launch(const SwigluForward& c, cudaStream_t stream) {
     const auto rows = static_cast<unsigned>(c.rows);
     const int F = static_cast<int>(c.F);
     const bool wide = F % kVec == 0 && aligned(from) && aligned(to);
-    return start(wide ? forward_kernel<T, kVec> : forward_kernel<T, 1>, rows, threads_for(F, wide ? kVec : 1),
-                 0, stream, from, to, F);
+    return start(wide ? swiglu_forward_kernel<T, kVec> : swiglu_forward_kernel<T, 1>, rows,
+                 threads_for(F, wide ? kVec : 1), 0, stream, from, to, F);
   });
 }
 
@@ -75,7 +75,7 @@ cudaError_t launch(const SwigluBackward& c, cudaStream_t stream) {
     const auto rows = static_cast<unsigned>(c.rows);
     const int F = static_cast<int>(c.F);
     const bool wide = F % kVec == 0 && aligned(dy) && aligned(from) && aligned(to);
-    return start(wide ? backward_kernel<T, kVec> : backward_kernel<T, 1>, rows,
+    return start(wide ? swiglu_backward_kernel<T, kVec> : swiglu_backward_kernel<T, 1>, rows,
                  threads_for(F, wide ? kVec : 1), 0, stream, dy, from, to, F);
   });
 }
