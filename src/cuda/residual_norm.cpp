@@ -14,21 +14,21 @@ namespace {
 using at::Tensor;
 using Optional = std::optional<Tensor>;
 
-std::tuple<Tensor, Tensor, Tensor, Tensor> forward(const Tensor& x, const Tensor& y, const Tensor& y_bias,
+std::tuple<Tensor, Tensor, Tensor, Tensor> forward(const Tensor& x, const Optional& y, const Optional& y_bias,
                                                    const Tensor& weight, const Tensor& bias, double eps,
                                                    double p, const Optional& random, int64_t site) {
   const Guard guard(x.device());
   const int64_t D = x.size(-1), rows = D ? x.numel() / D : 0;
   const auto numbers = x.options().dtype(at::kFloat);
-  Tensor sum = at::empty_like(x), normed = at::empty_like(x), mean = at::empty({rows}, numbers),
-         scale = at::empty({rows}, numbers);
+  Tensor sum = y ? at::empty_like(x) : Tensor(), normed = at::empty_like(x),
+         mean = at::empty({rows}, numbers), scale = at::empty({rows}, numbers);
   run(ops::cuda::ResidualNormForward{.dtype = dtype_of(x),
                                      .x = x.const_data_ptr(),
-                                     .y = y.const_data_ptr(),
-                                     .y_bias = y_bias.const_data_ptr(),
+                                     .y = y ? y->const_data_ptr() : nullptr,
+                                     .y_bias = y ? y_bias->const_data_ptr() : nullptr,
                                      .weight = weight.const_data_ptr(),
                                      .bias = bias.const_data_ptr(),
-                                     .sum = sum.mutable_data_ptr(),
+                                     .sum = y ? sum.mutable_data_ptr() : nullptr,
                                      .normed = normed.mutable_data_ptr(),
                                      .mean = mean.mutable_data_ptr<float>(),
                                      .scale = scale.mutable_data_ptr<float>(),
@@ -42,14 +42,15 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(const Tensor& x, const Tensor
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward(const Optional& dsum_in,
                                                             const Optional& dnormed_in, const Tensor& sum,
                                                             const Tensor& weight, const Tensor& mean,
-                                                            const Tensor& scale, double p,
+                                                            const Tensor& scale, bool added, double p,
                                                             const Optional& random, int64_t site) {
   const Guard guard(sum.device());
   const int64_t D = sum.size(-1), rows = D ? sum.numel() / D : 0;
   const auto dense = [](const Optional& x) { return x ? aligned(x->contiguous()) : Tensor(); };
   const Tensor dsum = dense(dsum_in), dnormed = dense(dnormed_in);
   Tensor dx = at::empty_like(sum), dy = p > 0 ? at::empty_like(sum) : dx;
-  Tensor dy_bias = at::empty_like(weight), dweight = at::empty_like(weight), dbias = at::empty_like(weight);
+  Tensor dy_bias = added ? at::empty_like(weight) : Tensor(), dweight = at::empty_like(weight),
+         dbias = at::empty_like(weight);
   Tensor partial = at::empty({ops::cuda::residual_norm_parts(rows), 3 * D}, sum.options().dtype(at::kFloat));
   run(ops::cuda::ResidualNormBackward{.dtype = dtype_of(sum),
                                       .dsum = dsum.defined() ? dsum.const_data_ptr() : nullptr,
@@ -60,7 +61,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward(const Optional& dsum
                                       .scale = scale.const_data_ptr<float>(),
                                       .dx = dx.mutable_data_ptr(),
                                       .dy = dy.mutable_data_ptr(),
-                                      .dy_bias = dy_bias.mutable_data_ptr(),
+                                      .dy_bias = added ? dy_bias.mutable_data_ptr() : nullptr,
                                       .dweight = dweight.mutable_data_ptr(),
                                       .dbias = dbias.mutable_data_ptr(),
                                       .partial = partial.mutable_data_ptr<float>(),

@@ -12,48 +12,83 @@ namespace tightloop::cuda {
 namespace {
 
 using at::Tensor;
+using Optional = std::optional<Tensor>;
 
-std::tuple<Tensor, Tensor> forward(const Tensor& x_in, const Tensor& weight_in, double eps) {
+Tensor dense(const Tensor& x) { return aligned(x.contiguous()); }
+Tensor dense(const Optional& x) { return x ? dense(*x) : Tensor(); }
+const void* data(const Tensor& x) { return x.defined() ? x.const_data_ptr() : nullptr; }
+
+/// Holds what a launch's scales point to.
+struct Scales {
+  Scales(const Optional& x_scale, const Optional& y_scale, const Optional& weight_in)
+      : x(dense(x_scale)), y(dense(y_scale)), weight(dense(weight_in)) {}
+  ops::cuda::RmsNormScales pointers() const {
+    return {.x = data(x),
+            .y = data(y),
+            .weight = data(weight),
+            .float_sides = x.defined() && x.scalar_type() == at::kFloat,
+            .float_weight = weight.defined() && weight.scalar_type() == at::kFloat};
+  }
+  Tensor x, y, weight;
+};
+
+std::tuple<Tensor, Tensor, Tensor> forward(const Tensor& x_in, const Optional& y_in, const Optional& x_scale,
+                                           const Optional& y_scale, const Optional& weight, double eps) {
   const Guard guard(x_in.device());
-  const Tensor x = x_in.contiguous(), weight = weight_in.contiguous();
+  const Tensor x = dense(x_in), y = dense(y_in);
+  const Scales scales(x_scale, y_scale, weight);
   const int64_t D = x.size(-1), rows = D ? x.numel() / D : 0;
-  Tensor y = at::empty_like(x), scale = at::empty({rows}, x.options().dtype(at::kFloat));
+  Tensor sum = y.defined() ? at::empty_like(x) : Tensor(), normed = at::empty_like(x),
+         scale = at::empty({rows}, x.options().dtype(at::kFloat));
   run(ops::cuda::RmsNormForward{.dtype = dtype_of(x),
-                                .float_weight = weight.scalar_type() == at::kFloat,
-                                .x = x.const_data_ptr(),
-                                .weight = weight.const_data_ptr(),
-                                .y = y.mutable_data_ptr(),
+                                .scales = scales.pointers(),
+                                .x = data(x),
+                                .y = data(y),
+                                .sum = y.defined() ? sum.mutable_data_ptr() : nullptr,
+                                .normed = normed.mutable_data_ptr(),
                                 .scale = scale.mutable_data_ptr<float>(),
                                 .rows = rows,
                                 .D = D,
                                 .eps = static_cast<float>(eps)});
-  return {y, scale};
+  return {sum, normed, scale};
 }
 
-std::tuple<Tensor, Tensor> backward(const Tensor& dy_in, const Tensor& x_in, const Tensor& weight_in,
-                                    const Tensor& scale) {
-  const Guard guard(x_in.device());
-  const Tensor dy = dy_in.contiguous(), x = x_in.contiguous(), weight = weight_in.contiguous();
-  const int64_t D = x.size(-1), rows = D ? x.numel() / D : 0;
-  Tensor dx = at::empty_like(x), dweight = at::empty_like(weight);
-  Tensor partial = at::empty({ops::cuda::rms_norm_parts(rows, D), D}, x.options().dtype(at::kFloat));
-  run(ops::cuda::RmsNormBackward{.dtype = dtype_of(x),
-                                 .float_weight = weight.scalar_type() == at::kFloat,
-                                 .dy = dy.const_data_ptr(),
-                                 .x = x.const_data_ptr(),
-                                 .weight = weight.const_data_ptr(),
+std::tuple<Tensor, Tensor, Tensor, Tensor> backward(const Optional& dsum_in, const Optional& dnormed_in,
+                                                    const Tensor& sum_in, const Optional& x_in,
+                                                    const Optional& y_in, const Optional& x_scale,
+                                                    const Optional& y_scale, const Optional& weight_in,
+                                                    const Tensor& scale) {
+  const Guard guard(sum_in.device());
+  const Tensor dsum = dense(dsum_in), dnormed = dense(dnormed_in), sum = dense(sum_in), x = dense(x_in),
+               y = dense(y_in);
+  const Scales scales(x_scale, y_scale, weight_in);
+  const int64_t D = sum.size(-1), rows = D ? sum.numel() / D : 0;
+  const bool scaled = scales.x.defined();
+  Tensor dx = at::empty_like(sum), dy = scaled ? at::empty_like(sum) : dx,
+         dsides = scaled ? at::empty({2}, scales.x.options()) : Tensor(),
+         dweight = scales.weight.defined() ? at::empty_like(scales.weight) : Tensor();
+  Tensor partial = at::empty({ops::cuda::rms_norm_parts(rows), D + 2}, sum.options().dtype(at::kFloat));
+  run(ops::cuda::RmsNormBackward{.dtype = dtype_of(sum),
+                                 .scales = scales.pointers(),
+                                 .dsum = data(dsum),
+                                 .dnormed = data(dnormed),
+                                 .sum = data(sum),
+                                 .x = data(x),
+                                 .y = data(y),
                                  .scale = scale.const_data_ptr<float>(),
                                  .dx = dx.mutable_data_ptr(),
-                                 .dweight = dweight.mutable_data_ptr(),
+                                 .dy = dy.mutable_data_ptr(),
+                                 .dsides = scaled ? dsides.mutable_data_ptr() : nullptr,
+                                 .dweight = dweight.defined() ? dweight.mutable_data_ptr() : nullptr,
                                  .partial = partial.mutable_data_ptr<float>(),
                                  .rows = rows,
                                  .D = D});
-  return {dx, dweight};
+  return {dx, dy, dsides, dweight};
 }
 
 TIGHTLOOP_KERNELS(m) {
-  m.impl("rms_norm_forward", forward);
-  m.impl("rms_norm_backward", backward);
+  m.impl("add_rms_norm_forward", forward);
+  m.impl("add_rms_norm_backward", backward);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/embedding.h>
-#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 
 #include <cmath>
@@ -68,7 +67,7 @@ at::Tensor Gpt2::block(const at::Tensor& x_BTD, int64_t layer, AttentionScope& s
 }
 
 at::Tensor Gpt2::norm(const at::Tensor& x_BTD, const at::Tensor& weight, const at::Tensor& bias) const {
-  return at::layer_norm(x_BTD, {config_.width}, weight, bias, config_.norm_eps);
+  return ops::layer_norm(x_BTD, weight, bias, config_.norm_eps);
 }
 
 at::Tensor Gpt2::embed(const at::Tensor& ids_BT, const at::Tensor& documents_BT, int64_t past) const {

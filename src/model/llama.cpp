@@ -78,8 +78,8 @@ std::vector<at::Tensor> Llama::block(const at::Tensor& x_BTD, int64_t layer, Att
   const Block& block = blocks_[layer];
   const auto seen =
       attention(block, ops::rms_norm(x_BTD, block.attention_norm, config_.norm_eps), layer, scope);
-  const auto x = x_BTD + scope.drop(seen, layer, DropoutPlace::kAttention);
-  const auto normed = ops::rms_norm(x, block.ffn_norm, config_.norm_eps);
+  const auto [x, normed] = ops::add_rms_norm(x_BTD, scope.drop(seen, layer, DropoutPlace::kAttention),
+                                             block.ffn_norm, config_.norm_eps);
   if (!config_.has_experts()) return {x + feed_forward(block, normed)};
   const Routing routing = route(normed, block.experts, config_);
   std::vector<at::Tensor> outputs{x + run_experts(normed, routing, block.experts), routing.load_E};

@@ -4,13 +4,10 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/linear.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/zeros_like.h>
-#include <c10/core/InferenceMode.h>
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "ops/activation.h"
@@ -68,11 +65,6 @@ Forward Nanochat::forward(const at::Tensor& ids_BT, const Pass& pass) {
   const int64_t T = ids_BT.size(1);
   const auto scope = std::make_shared<AttentionScope>(ids_BT, pass, /*dropout=*/0);
   rotary_.cover(scope->past() + T, ids_BT.device());
-  if (!ones_.defined() || ones_.device() != ids_BT.device()) {
-    c10::InferenceMode ordinary(false);
-    const int64_t widest = std::max(config_.width, config_.head_size);
-    ones_ = at::ones({widest}, at::TensorOptions(at::kFloat).device(ids_BT.device()));
-  }
 
   auto x = smear(norm(at::embedding(embedding_, ids_BT)), pass);
   const auto x0 = x;
@@ -93,15 +85,14 @@ at::Tensor Nanochat::block(const at::Tensor& x_BTD, const at::Tensor& x0_BTD,
                            const at::Tensor& residual_scale, const at::Tensor& x0_scale,
                            const at::Tensor& ids_BT, int64_t layer, AttentionScope& scope) const {
   const Block& block = blocks_[layer];
-  auto x = residual_scale * x_BTD;  // before the other product, so that its gradient comes after it
-  x = x + x0_scale * x0_BTD;
-  x = x + attention(block, norm(x), ids_BT, layer, scope);
-  return x + feed_forward(block, norm(x));
+  const auto begin =
+      ops::add_rms_norm(x_BTD, x0_BTD, {}, config_.norm_eps, {.x = residual_scale, .y = x0_scale});
+  const auto then = ops::add_rms_norm(begin.sum, attention(block, begin.normed, ids_BT, layer, scope), {},
+                                      config_.norm_eps);
+  return then.sum + feed_forward(block, then.normed);
 }
 
-at::Tensor Nanochat::norm(const at::Tensor& x) const {
-  return ops::rms_norm(x, ones_.narrow(0, 0, x.size(-1)), config_.norm_eps);
-}
+at::Tensor Nanochat::norm(const at::Tensor& x) const { return ops::rms_norm(x, {}, config_.norm_eps); }
 
 at::Tensor Nanochat::smear(const at::Tensor& x_BTD, const Pass& pass) const {
   const int64_t T = x_BTD.size(1);

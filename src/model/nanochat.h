@@ -37,7 +37,6 @@ class Nanochat : public LanguageModel {
   at::Tensor residual_scales_, x0_scales_, smear_gate_, smear_scale_, backout_scale_;
   std::vector<Block> blocks_;
   Rotary rotary_;
-  at::Tensor ones_;  // what the norms multiply with: a constant, not a parameter
 };
 
 }  // namespace tightloop

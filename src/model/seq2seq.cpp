@@ -3,7 +3,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tanh.h>
@@ -163,7 +162,7 @@ at::Tensor Seq2Seq::attend_cached(const at::Tensor& qkv, KvCache& cache, int64_t
 }
 
 at::Tensor Seq2Seq::normed(const at::Tensor& x, const Norm& norm) const {
-  return at::layer_norm(x, {config_.width}, norm.weight, norm.bias, config_.norm_eps);
+  return ops::layer_norm(x, norm.weight, norm.bias, config_.norm_eps);
 }
 
 ops::NormedSum Seq2Seq::begin(const at::Tensor& x, const std::vector<Block>& blocks, const Norm& last) const {

@@ -22,7 +22,7 @@ __device__ inline float activate(float z) {
   if constexpr (kKind == ActivationKind::kRelu) return positive;
   if constexpr (kKind == ActivationKind::kReluSquare) return positive * positive;
   if constexpr (kKind == ActivationKind::kGelu) return 0.5f * z * (1 + erff(z * kSqrtHalf));
-  return 0.5f * z * (1 + tanhf(kTanhScale * (z + kTanhCube * z * z * z)));
+  return z * sigmoid(2 * kTanhScale * (z + kTanhCube * z * z * z));  // z (1 + tanh(half of it)) / 2
 }
 
 template <ActivationKind kKind>
@@ -33,8 +33,8 @@ __device__ inline float slope(float z) {
     constexpr float kDensity = 0.39894228040143268f;  // of the normal distribution at 0
     return 0.5f * (1 + erff(z * kSqrtHalf)) + z * kDensity * expf(-0.5f * z * z);
   }
-  const float t = tanhf(kTanhScale * (z + kTanhCube * z * z * z));
-  return 0.5f * (1 + t) + 0.5f * z * (1 - t * t) * kTanhScale * (1 + 3 * kTanhCube * z * z);
+  const float s = sigmoid(2 * kTanhScale * (z + kTanhCube * z * z * z));
+  return s + 2 * kTanhScale * z * s * (1 - s) * (1 + 3 * kTanhCube * z * z);
 }
 
 template <class T, ActivationKind kKind>

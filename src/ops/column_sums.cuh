@@ -7,7 +7,8 @@
 
 namespace tightloop::ops::cuda {
 
-/// `count` results of D columns each, which follow one another in a row of partial sums.
+/// `count` results of D columns each, which follow one another in a row of partial sums; some may be
+/// unwanted.
 template <int kCount>
 struct ColumnSums {
   void* out[kCount];
@@ -21,13 +22,14 @@ __global__ void __launch_bounds__(kSumColumns* kSumLanes)
     finish_sums_kernel(const float* partial, int parts, const ColumnSums<kCount> sums) {
   __shared__ float lanes[kSumLanes][kSumColumns];
   const int column = blockIdx.x * kSumColumns + threadIdx.x, columns = kCount * sums.D;
+  const bool wanted = column < columns && sums.out[column / sums.D];
   float total = 0;
-  if (column < columns)
+  if (wanted)
     for (int part = threadIdx.y; part < parts; part += kSumLanes)
       total += partial[static_cast<int64_t>(part) * columns + column];
   lanes[threadIdx.y][threadIdx.x] = total;
   __syncthreads();
-  if (threadIdx.y != 0 || column >= columns) return;
+  if (threadIdx.y != 0 || !wanted) return;
   for (int lane = 1; lane < kSumLanes; ++lane) total += lanes[lane][threadIdx.x];
   static_cast<T*>(sums.out[column / sums.D])[column % sums.D] = from_float<T>(total);
 }

@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kBlock, kMostThreads / kBlock)
         part.beaten |= !(v[k] < at_target || (v[k] == at_target && first + k >= target));
     if constexpr (kCapped)
 #pragma unroll
-      for (int k = 0; k < kCount; ++k) v[k] = cap * tanhf(v[k] * inverse);
+      for (int k = 0; k < kCount; ++k) v[k] = cap * coarse_tanh(v[k] * inverse);
     part.add(v, smoothing > 0);
   };
   for_packs<kBlock>(x_packs, 0, split.packs, [&](int p, uint4 raw) {
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kBlock, kMostThreads / kBlock)
   const float total = smoothing > 0 ? row_sum<kBlock>(part.total, warps) : 0;
   const bool beaten = c.correct && __syncthreads_or(part.beaten);
   const float log_sum = logf(sum), all = log_sum + largest;
-  const float t_target = kCapped ? tanhf(at_target * inverse) : 0;
+  const float t_target = kCapped ? coarse_tanh(at_target * inverse) : 0;
   const float z_target = kCapped ? cap * t_target : at_target;
   if (threadIdx.x == 0) {
     float loss = log_sum + (largest - z_target);
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(kBlock, kMostThreads / kBlock)
 #pragma unroll
     for (int k = 0; k < kCount; ++k) {
       if constexpr (kCapped) {
-        const float t = tanhf(v[k] * inverse);
+        const float t = coarse_tanh(v[k] * inverse);
         v[k] = (__expf(cap * t - largest) * of_sum - spread) * (1 - t * t);
       } else {
         v[k] = __expf(v[k] - largest) * of_sum - spread;

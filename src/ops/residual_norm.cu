@@ -1,29 +1,12 @@
 #include "ops/residual_norm_launch.h"
 
-#include <algorithm>
-#include <climits>
-
 #include "ops/column_sums.cuh"
-#include "ops/kernel.cuh"
 #include "ops/philox.cuh"
+#include "ops/rows.cuh"
 
 namespace tightloop::ops::cuda {
 
 namespace {
-
-// A row is held in registers: short ones by a warp, several of which share a block, long ones by a block. A
-// thread has up to kMostChunks times 16 bytes of it.
-constexpr int kWarpRows = 4, kBlockThreads = 256, kMostChunks = 4, kMostParts = 264;
-
-/// This thread's elements of a row: body(chunk, index of its first element).
-template <int kVec, int kThreads, int kChunks, class Body>
-__device__ inline void for_chunks(int D, Body&& body) {
-#pragma unroll
-  for (int chunk = 0; chunk < kChunks; ++chunk) {
-    const int i = (chunk * kThreads + threadIdx.x) * kVec;
-    if (i < D) body(chunk, i);
-  }
-}
 
 template <class T, int kThreads, int kRows, int kChunks>
 __global__ void __launch_bounds__(kThreads* kRows) residual_norm_forward_kernel(const ResidualNormForward c) {
@@ -36,19 +19,21 @@ __global__ void __launch_bounds__(kThreads* kRows) residual_norm_forward_kernel(
   const Dropper drop(c.drop);
   float v[kChunks][kVec] = {}, total = 0;
   for_chunks<kVec, kThreads, kChunks>(D, [&](int chunk, int i) {
-    float branch[kVec], y_bias[kVec];
     load(static_cast<const T*>(c.x) + start + i, v[chunk]);
-    load(static_cast<const T*>(c.y) + start + i, branch);
-    load(static_cast<const T*>(c.y_bias) + i, y_bias);
+    if (c.y) {
+      float branch[kVec], y_bias[kVec];
+      load(static_cast<const T*>(c.y) + start + i, branch);
+      load(static_cast<const T*>(c.y_bias) + i, y_bias);
 #pragma unroll
-    for (int k = 0; k < kVec; ++k) branch[k] += y_bias[k];
-    if (c.drop.random) drop.apply(start + i, branch);
+      for (int k = 0; k < kVec; ++k) branch[k] += y_bias[k];
+      if (c.drop.random) drop.apply(start + i, branch);
 #pragma unroll
-    for (int k = 0; k < kVec; ++k) {
-      v[chunk][k] = to_float(from_float<T>(v[chunk][k] + branch[k]));  // what the backward pass will read
-      total += v[chunk][k];
+      for (int k = 0; k < kVec; ++k)  // rounded, as the backward pass will read it
+        v[chunk][k] = to_float(from_float<T>(v[chunk][k] + branch[k]));
+      store(static_cast<T*>(c.sum) + start + i, v[chunk]);
     }
-    store(static_cast<T*>(c.sum) + start + i, v[chunk]);
+#pragma unroll
+    for (int k = 0; k < kVec; ++k) total += v[chunk][k];
   });
   const float mean = row_sum<kThreads>(total, warps) / static_cast<float>(D);
   float squares = 0;
@@ -66,23 +51,6 @@ __global__ void __launch_bounds__(kThreads* kRows) residual_norm_forward_kernel(
     store(static_cast<T*>(c.normed) + start + i, v[chunk]);
   });
   if (threadIdx.x == 0) c.mean[row] = mean, c.scale[row] = scale;
-}
-
-/// Adds what the rows of a block have summed up, in order, and leaves it as a part of one.
-template <int kVec, int kThreads, int kRows, int kChunks>
-__device__ void leave(const float (&sums)[kChunks][kVec], float* shared, float* part, int D) {
-  for_chunks<kVec, kThreads, kChunks>(D, [&](int chunk, int i) {
-#pragma unroll
-    for (int k = 0; k < kVec; ++k) shared[threadIdx.y * D + i + k] = sums[chunk][k];
-  });
-  __syncthreads();
-  for (int i = threadIdx.y * kThreads + threadIdx.x; i < D; i += kThreads * kRows) {
-    float total = 0;
-#pragma unroll
-    for (int row = 0; row < kRows; ++row) total += shared[row * D + i];
-    part[i] = total;
-  }
-  __syncthreads();
 }
 
 template <class T, int kThreads, int kRows, int kChunks>
@@ -133,61 +101,35 @@ __global__ void __launch_bounds__(kThreads* kRows)
   }
   auto* shared = reinterpret_cast<float*>(dynamic_shared());
   float* part = c.partial + static_cast<int64_t>(blockIdx.x) * 3 * D;
-  leave<kVec, kThreads, kRows, kChunks>(dy_bias, shared, part, D);
-  leave<kVec, kThreads, kRows, kChunks>(dweight, shared, part + D, D);
-  leave<kVec, kThreads, kRows, kChunks>(dbias, shared, part + 2 * D, D);
-}
-
-/// run(T{}, integral constants of the threads for a row, of the rows of a block, of the chunks of a thread)
-template <class Call, class Run>
-cudaError_t with_shape(const Call& c, Run&& run) {
-  if (c.rows > INT_MAX) return cudaErrorInvalidValue;
-  return with_type(c.dtype, [&]<class T>(T) {
-    if (c.D > kBlockThreads * kMostChunks * kWide<T>) return cudaErrorInvalidValue;
-    const auto with_chunks = [&]<class Threads, class Rows>(Threads threads, Rows rows) {
-      const int64_t each = Threads::value * kWide<T>;
-      switch ((c.D + each - 1) / each) {
-        case 1:
-          return run(T{}, threads, rows, std::integral_constant<int, 1>{});
-        case 2:
-          return run(T{}, threads, rows, std::integral_constant<int, 2>{});
-        case 3:
-          return run(T{}, threads, rows, std::integral_constant<int, 3>{});
-        default:
-          return run(T{}, threads, rows, std::integral_constant<int, kMostChunks>{});
-      }
-    };
-    if (c.D <= 32 * kMostChunks * kWide<T>)
-      return with_chunks(std::integral_constant<int, 32>{}, std::integral_constant<int, kWarpRows>{});
-    return with_chunks(std::integral_constant<int, kBlockThreads>{}, std::integral_constant<int, 1>{});
-  });
+  if (c.dy_bias) leave_sums<kVec, kThreads, kRows, kChunks>(dy_bias, shared, part, D);
+  leave_sums<kVec, kThreads, kRows, kChunks>(dweight, shared, part + D, D);
+  leave_sums<kVec, kThreads, kRows, kChunks>(dbias, shared, part + 2 * D, D);
 }
 
 }  // namespace
 
 cudaError_t launch(const ResidualNormForward& c, cudaStream_t stream) {
   if (c.rows == 0 || c.D == 0) return cudaSuccess;
-  return with_shape(c, [&]<class T, class Threads, class Rows, class Chunks>(T, Threads, Rows, Chunks) {
-    const auto blocks = static_cast<unsigned>((c.rows + Rows::value - 1) / Rows::value);
-    return start(residual_norm_forward_kernel<T, Threads::value, Rows::value, Chunks::value>, blocks,
-                 dim3(Threads::value, Rows::value), 0, stream, c);
-  });
+  return with_rows(
+      c.dtype, c.rows, c.D, [&]<class T, class Threads, class Rows, class Chunks>(T, Threads, Rows, Chunks) {
+        return start(residual_norm_forward_kernel<T, Threads::value, Rows::value, Chunks::value>,
+                     row_blocks(c.rows, Rows::value), dim3(Threads::value, Rows::value), 0, stream, c);
+      });
 }
 
-int residual_norm_parts(int64_t rows) {
-  return static_cast<int>(std::clamp<int64_t>((rows + kWarpRows - 1) / kWarpRows, 1, kMostParts));
-}
+int residual_norm_parts(int64_t rows) { return row_parts(rows); }
 
 cudaError_t launch(const ResidualNormBackward& c, cudaStream_t stream) {
   if (c.D == 0) return cudaSuccess;
-  const int parts = residual_norm_parts(c.rows), D = static_cast<int>(c.D);
-  return with_shape(c, [&]<class T, class Threads, class Rows, class Chunks>(T, Threads, Rows, Chunks) {
-    const auto status =
-        start(residual_norm_backward_kernel<T, Threads::value, Rows::value, Chunks::value>, parts,
-              dim3(Threads::value, Rows::value), Rows::value * D * sizeof(float), stream, c);
-    if (status != cudaSuccess) return status;
-    return finish_sums<T, 3>(c.partial, parts, {{c.dy_bias, c.dweight, c.dbias}, D}, stream);
-  });
+  const int parts = row_parts(c.rows), D = static_cast<int>(c.D);
+  return with_rows(
+      c.dtype, c.rows, c.D, [&]<class T, class Threads, class Rows, class Chunks>(T, Threads, Rows, Chunks) {
+        const auto status =
+            start(residual_norm_backward_kernel<T, Threads::value, Rows::value, Chunks::value>, parts,
+                  dim3(Threads::value, Rows::value), Rows::value * D * sizeof(float), stream, c);
+        if (status != cudaSuccess) return status;
+        return finish_sums<T, 3>(c.partial, parts, {{c.dy_bias, c.dweight, c.dbias}, D}, stream);
+      });
 }
 
 }  // namespace tightloop::ops::cuda

@@ -5,7 +5,8 @@
 namespace tightloop::ops::cuda {
 
 /// All (rows, D) dense and aligned to 16 bytes like the vectors (D), in one dtype; a row has at most 16 KB;
-/// mean and scale (rows) receive each row's mean and 1 / deviation.
+/// mean and scale (rows) receive each row's mean and 1 / deviation. Without y, x is normed, and sum not
+/// written.
 struct ResidualNormForward {
   Dtype dtype;
   const void *x, *y, *y_bias, *weight, *bias;
@@ -17,8 +18,8 @@ struct ResidualNormForward {
 };
 cudaError_t launch(const ResidualNormForward& call, cudaStream_t stream);
 
-/// dsum or dnormed may be absent: 0. dx and dy may be the same where nothing is dropped. partial
-/// (residual_norm_parts(rows), 3 D) is scratch.
+/// dsum or dnormed may be absent: 0. dx and dy may be the same where nothing is dropped; without y there is
+/// no dy_bias. partial (residual_norm_parts(rows), 3 D) is scratch.
 struct ResidualNormBackward {
   Dtype dtype;
   const void *dsum, *dnormed, *sum, *weight;

@@ -4,11 +4,13 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/rsqrt.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
 #include <cmath>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -22,11 +24,30 @@ using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// forward gives y and 1/rms of each row in fp32; backward gives dx in x's dtype and dweight in the weight's.
+using Optional = std::optional<Tensor>;
+
+// The first two have a CPU kernel: forward gives y and 1/rms of each row in fp32; backward gives dx in x's
+// dtype and dweight in the weight's. The others have a CUDA kernel, which serves without y, too.
 TORCH_LIBRARY_FRAGMENT(tightloop, m) {
   m.def("rms_norm_forward(Tensor x, Tensor weight, float eps) -> (Tensor, Tensor)");
   m.def("rms_norm_backward(Tensor dy, Tensor x, Tensor weight, Tensor scale) -> (Tensor, Tensor)");
+  m.def(
+      "add_rms_norm_forward(Tensor x, Tensor? y, Tensor? x_scale, Tensor? y_scale, Tensor? weight, float eps)"
+      " -> (Tensor sum, Tensor normed, Tensor scale)");
+  m.def(
+      "add_rms_norm_backward(Tensor? dsum, Tensor? dnormed, Tensor sum, Tensor? x, Tensor? y, Tensor? "
+      "x_scale,"
+      " Tensor? y_scale, Tensor? weight, Tensor scale)"
+      " -> (Tensor dx, Tensor dy, Tensor dscales, Tensor dweight)");
 }
+
+using AddForward = std::tuple<Tensor, Tensor, Tensor>(const Tensor&, const Optional&, const Optional&,
+                                                      const Optional&, const Optional&, double);
+using AddBackward = std::tuple<Tensor, Tensor, Tensor, Tensor>(const Optional&, const Optional&,
+                                                               const Tensor&, const Optional&,
+                                                               const Optional&, const Optional&,
+                                                               const Optional&, const Optional&,
+                                                               const Tensor&);
 
 template <class T>
 void forward_rows(const T* x, const float* weight, T* y, float* scale, int64_t rows, int64_t D, float eps) {
@@ -135,20 +156,97 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
   }
 };
 
+// x, and y with it where there is one: then the sum is a result of its own.
+struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
+  static variable_list forward(AutogradContext* context, const Tensor& x, const Optional& y,
+                               const Optional& x_scale, const Optional& y_scale, const Optional& weight,
+                               double eps) {
+    at::AutoDispatchBelowADInplaceOrView below;
+    static const auto kernel = find_operator<AddForward>("tightloop::add_rms_norm_forward");
+    auto [sum, normed, scale] = kernel.call(x, y, x_scale, y_scale, weight, eps);
+    context->set_materialize_grads(false);
+    context->save_for_backward({y ? sum : x, x_scale ? x : Tensor(), x_scale ? *y : Tensor(),
+                                or_undefined(x_scale), or_undefined(y_scale), or_undefined(weight), scale});
+    if (!y) return {normed};
+    return {normed, sum};
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& d) {
+    at::AutoDispatchBelowADInplaceOrView below;
+    static const auto kernel = find_operator<AddBackward>("tightloop::add_rms_norm_backward");
+    const auto saved = context->get_saved_variables();
+    auto [dx, dy, dscales, dweight] =
+        kernel.call(d.size() > 1 ? given(d[1]) : std::nullopt, given(d[0]), saved[0], given(saved[1]),
+                    given(saved[2]), given(saved[3]), given(saved[4]), given(saved[5]), saved[6]);
+    const auto scale = [&](int64_t side) {
+      return dscales.defined() ? dscales[side].view(saved[3].sizes()) : Tensor();
+    };
+    return {dx, d.size() > 1 ? dy : Tensor(), scale(0), scale(1), dweight, Tensor()};
+  }
+};
+
+// The first product comes first, so that its gradient comes last: where x and y are one tensor, the sum of
+// their gradients does not depend on what else is computed again.
+Tensor scaled_sum(const Tensor& x, const Tensor& y, const SumScales& scales) {
+  if (!scales.x.defined()) return x + y;
+  const Tensor first = scales.x * x;
+  return first + scales.y * y;
+}
+
+bool fits(const Tensor& vector, const Tensor& x) {
+  return !vector.defined() || vector.scalar_type() == x.scalar_type() || vector.scalar_type() == at::kFloat;
+}
+
+/// Whether the kernel for sums takes rows of this kind.
+bool adds(const Tensor& x) {
+  static const auto forward = find_operator<AddForward>("tightloop::add_rms_norm_forward");
+  constexpr int64_t kMostBytes = 16 << 10, kPack = 16;  // of a row; what a thread loads at once
+  const int64_t bytes = x.size(-1) * x.element_size();
+  return registered(forward, x) && bytes <= kMostBytes && bytes % kPack == 0;
+}
+
+void check(const Tensor& x, const Tensor& weight) {
+  TORCH_CHECK(x.dim() > 0 && (!weight.defined() || (weight.dim() == 1 && weight.size(0) == x.size(-1))),
+              "rms_norm: the weight must hold one value for each element of x's last dimension");
+}
+
 }  // namespace
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  TORCH_CHECK(x.dim() > 0 && weight.dim() == 1 && weight.size(0) == x.size(-1),
-              "rms_norm: the weight must hold one value for each element of x's last dimension");
-  const bool weight_fits = weight.scalar_type() == x.scalar_type() || weight.scalar_type() == at::kFloat;
-  if (!has_kernel(x) || !weight_fits) return rms_norm_plain(x, weight, eps);
-  return RmsNorm::apply(x, weight, eps);
+  check(x, weight);
+  if (!has_kernel(x) || !fits(weight, x)) return rms_norm_plain(x, weight, eps);
+  if (adds(x)) return AddRmsNorm::apply(x, Optional(), Optional(), Optional(), given(weight), eps)[0];
+  if (!x.is_cpu()) return rms_norm_plain(x, weight, eps);
+  return RmsNorm::apply(x, weight.defined() ? weight : at::ones({x.size(-1)}, at::kFloat), eps);
 }
 
 Tensor rms_norm_plain(const Tensor& x, const Tensor& weight, double eps) {
   const Tensor wide = x.to(compute_dtype(x));
-  const Tensor scale = at::rsqrt((wide * wide).mean(-1, /*keepdim=*/true) + eps);
-  return (wide * scale * weight.to(wide.scalar_type())).to(x.scalar_type());
+  const Tensor normed = wide * at::rsqrt((wide * wide).mean(-1, /*keepdim=*/true) + eps);
+  return (weight.defined() ? normed * weight.to(wide.scalar_type()) : normed).to(x.scalar_type());
+}
+
+NormedSum add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& weight, double eps,
+                       const SumScales& scales) {
+  check(x, weight);
+  TORCH_CHECK(x.sizes() == y.sizes() && x.scalar_type() == y.scalar_type(),
+              "add_rms_norm: x and y differ in shape or dtype");
+  TORCH_CHECK(scales.x.defined() == scales.y.defined() &&
+                  (!scales.x.defined() || (scales.x.numel() == 1 && scales.x.sizes() == scales.y.sizes() &&
+                                           scales.x.scalar_type() == scales.y.scalar_type())),
+              "add_rms_norm: the scales must be two numbers of one dtype, or both absent");
+  if (!has_kernel(x) || !fits(weight, x) || !fits(scales.x, x) || !adds(x)) {
+    const Tensor sum = scaled_sum(x, y, scales);
+    return {sum, rms_norm(sum, weight, eps)};
+  }
+  const auto made = AddRmsNorm::apply(x, Optional(y), given(scales.x), given(scales.y), given(weight), eps);
+  return {made[1], made[0]};
+}
+
+NormedSum add_rms_norm_plain(const Tensor& x, const Tensor& y, const Tensor& weight, double eps,
+                             const SumScales& scales) {
+  const Tensor sum = scaled_sum(x, y, scales);
+  return {sum, rms_norm_plain(sum, weight, eps)};
 }
 
 }  // namespace tightloop::ops

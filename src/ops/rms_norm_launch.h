@@ -4,30 +4,39 @@
 
 namespace tightloop::ops::cuda {
 
-/// x, y (rows, D) dense; weight (D) in x's dtype or fp32; scale (rows) receives 1/rms.
+/// What scales a sum's two parts and its norm. Each may be absent: 1. The first two are single numbers.
+struct RmsNormScales {
+  const void *x, *y, *weight;      // weight (D)
+  bool float_sides, float_weight;  // in fp32, rather than in the rows' dtype
+};
+
+/// normed = rms_norm(sum) * weight with sum = x * x_scale + y * y_scale, or x where there is no y. All (rows,
+/// D) dense and aligned to 16 bytes like the weight; a row has at most 16 KB; scale (rows) receives 1/rms.
 struct RmsNormForward {
   Dtype dtype;
-  bool float_weight;
-  const void *x, *weight;
-  void* y;
+  RmsNormScales scales;
+  const void *x, *y;
+  void *sum, *normed;
   float* scale;
   int64_t rows, D;
   float eps;
 };
 cudaError_t launch(const RmsNormForward& call, cudaStream_t stream);
 
-/// partial (rms_norm_parts(rows, D), D) is scratch for the sums over rows. Which rows a part sums depends on
-/// the shape alone, and parts are added in order: the result has the same bits on every run and GPU.
+/// dsum or dnormed may be absent: 0. Of dx and dy, which are equal where the sides have no scales, only dx is
+/// written there; dsides (2) and x and y are needed for scales alone, dweight for a weight. partial
+/// (rms_norm_parts(rows), D + 2) is scratch for the sums over rows. Which rows a part sums depends on the
+/// shape alone, and parts are added in order: the result has the same bits on every run and GPU.
 struct RmsNormBackward {
   Dtype dtype;
-  bool float_weight;
-  const void *dy, *x, *weight;
+  RmsNormScales scales;
+  const void *dsum, *dnormed, *sum, *x, *y;
   const float* scale;
-  void *dx, *dweight;
+  void *dx, *dy, *dsides, *dweight;
   float* partial;
   int64_t rows, D;
 };
-int rms_norm_parts(int64_t rows, int64_t D);
+int rms_norm_parts(int64_t rows);
 cudaError_t launch(const RmsNormBackward& call, cudaStream_t stream);
 
 }  // namespace tightloop::ops::cuda

@@ -8,8 +8,6 @@ namespace tightloop::ops::cuda {
 
 namespace {
 
-__device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
-
 // A block takes one row.
 template <class T, int kVec>
 __global__ void swiglu_forward_kernel(const T* gate_up, T* y, int F) {

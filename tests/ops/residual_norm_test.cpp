@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/layer_norm.h>
 
 #include "ops/compare.h"
 
@@ -84,6 +85,20 @@ TEST_P(ResidualNormOn, EitherResultMayBeUnused) {
 TEST_P(ResidualNormOn, RowsWithoutAKernelAreServedToo) {
   compare(4, 7, at::kFloat, 0.2);
   compare(2, 9000, at::kFloat, 0);
+}
+
+TEST_P(ResidualNormOn, NormsWithoutASum) {
+  const bool ours = has_kernel_for("tightloop::residual_norm_forward", device);  // torch's rounds each step
+  for (const auto dtype : {at::kFloat, at::kBFloat16})
+    for (const int64_t D : {7, 64, 768, 2560})
+      for (const int64_t rows : {0, 5, 2200})
+        if ((rows < 10 || D == 64) && (dtype == at::kFloat || (ours && D % 8 == 0)))
+          expect_agreement(
+              [](const auto& in) { return ops::layer_norm(in[0], in[1], in[2], kEps); },
+              [](const auto& in) { return at::layer_norm(in[0], {in[0].size(1)}, in[1], in[2], kEps); },
+              {random_tensor({rows, D}, dtype, 1).to(device), random_tensor({D}, dtype, 2).to(device),
+               random_tensor({D}, dtype, 3).to(device)},
+              norm_tolerance(dtype));
 }
 
 TEST_P(ResidualNormOn, TakesNothing) { compare(0, 16, at::kFloat, 0.1); }

@@ -144,6 +144,7 @@ inline float __shfl_xor_sync(unsigned, float value, int distance) {
 }
 inline uint32_t __umulhi(uint32_t a, uint32_t b) { return static_cast<uint32_t>(uint64_t{a} * b >> 32); }
 inline float __expf(float x) { return std::exp(x); }
+inline float __fdividef(float a, float b) { return a / b; }
 inline float __logf(float x) { return std::log(x); }
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 

@@ -1,0 +1,79 @@
+#pragma once
+
+// Rows held in registers: short ones by a warp, several of which share a block, long ones by a block. A
+// thread has up to kMostChunks times 16 bytes of its row.
+
+#include <algorithm>
+#include <climits>
+
+#include "ops/kernel.cuh"
+
+namespace tightloop::ops::cuda {
+
+constexpr int kRowsOfBlock = 4, kLongRowThreads = 256, kMostChunks = 4;
+
+/// This thread's elements of a row: body(chunk, index of its first element).
+template <int kVec, int kThreads, int kChunks, class Body>
+__device__ inline void for_chunks(int D, Body&& body) {
+#pragma unroll
+  for (int chunk = 0; chunk < kChunks; ++chunk) {
+    const int i = (chunk * kThreads + threadIdx.x) * kVec;
+    if (i < D) body(chunk, i);
+  }
+}
+
+/// Adds what the rows of a block have summed up by column, in order, and leaves it as a part of one
+/// (ops/column_sums.cuh). `shared` holds kRows rows.
+template <int kVec, int kThreads, int kRows, int kChunks>
+__device__ void leave_sums(const float (&sums)[kChunks][kVec], float* shared, float* part, int D) {
+  for_chunks<kVec, kThreads, kChunks>(D, [&](int chunk, int i) {
+#pragma unroll
+    for (int k = 0; k < kVec; ++k) shared[threadIdx.y * D + i + k] = sums[chunk][k];
+  });
+  __syncthreads();
+  for (int i = threadIdx.y * kThreads + threadIdx.x; i < D; i += kThreads * kRows) {
+    float total = 0;
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) total += shared[row * D + i];
+    part[i] = total;
+  }
+  __syncthreads();
+}
+
+/// The blocks that share the rows where each sums up columns: enough to keep a GPU busy, few enough to add.
+inline int row_parts(int64_t rows) {
+  constexpr int64_t kMost = 528;
+  return static_cast<int>(std::clamp<int64_t>((rows + kRowsOfBlock - 1) / kRowsOfBlock, 1, kMost));
+}
+
+/// run(T{}, integral constants of the threads for a row, of the rows of a block, of the chunks of a thread)
+template <class Run>
+cudaError_t with_rows(Dtype dtype, int64_t rows, int64_t D, Run&& run) {
+  if (rows > INT_MAX) return cudaErrorInvalidValue;
+  return with_type(dtype, [&]<class T>(T) {
+    if (D % kWide<T> != 0 || D > kLongRowThreads * kMostChunks * kWide<T>) return cudaErrorInvalidValue;
+    const auto with_chunks = [&]<class Threads, class Rows>(Threads threads, Rows rows_of_block) {
+      const int64_t each = Threads::value * kWide<T>;
+      switch ((D + each - 1) / each) {
+        case 1:
+          return run(T{}, threads, rows_of_block, std::integral_constant<int, 1>{});
+        case 2:
+          return run(T{}, threads, rows_of_block, std::integral_constant<int, 2>{});
+        case 3:
+          return run(T{}, threads, rows_of_block, std::integral_constant<int, 3>{});
+        default:
+          return run(T{}, threads, rows_of_block, std::integral_constant<int, kMostChunks>{});
+      }
+    };
+    if (D <= 32 * kMostChunks * kWide<T>)
+      return with_chunks(std::integral_constant<int, 32>{}, std::integral_constant<int, kRowsOfBlock>{});
+    return with_chunks(std::integral_constant<int, kLongRowThreads>{}, std::integral_constant<int, 1>{});
+  });
+}
+
+/// Blocks of `rows_of_block` rows that hold them all.
+inline unsigned row_blocks(int64_t rows, int rows_of_block) {
+  return static_cast<unsigned>((rows + rows_of_block - 1) / rows_of_block);
+}
+
+}  // namespace tightloop::ops::cuda
