@@ -1,5 +1,6 @@
 #include <climits>
 #include <cmath>
+#include <cstring>
 
 #include "ops/attention_launch.h"
 #include "ops/kernel.cuh"
@@ -31,30 +32,27 @@ __device__ inline void fill(Row<T, kHead>* tile, const T* from, int64_t stride, 
 }
 
 template <class T>
-__device__ inline uint32_t pair(T low, T high) {
-  return *reinterpret_cast<const uint16_t*>(&low) |
-         static_cast<uint32_t>(*reinterpret_cast<const uint16_t*>(&high)) << 16;
-}
-template <class T>
 __device__ inline uint32_t pair_of(float low, float high) {
-  return pair(from_float<T>(low), from_float<T>(high));
+  const T rounded[2] = {from_float<T>(low), from_float<T>(high)};
+  uint32_t pair;
+  memcpy(&pair, rounded, sizeof pair);
+  return pair;
 }
 
-/// Where a lane's elements lie in a fragment (ops/device.cuh).
+/// Where a lane's elements lie in a fragment (ops/device.cuh), and which row of four matrices it points to,
+/// which stand in a square: counted down the rows first, or along the columns first.
 struct Lane {
   int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  int in_matrix = threadIdx.x % 8, second = threadIdx.x / 8 % 2 * 8, third = threadIdx.x / 16 % 2 * 8;
+  int in_two_rows = second + in_matrix, two_columns = third;
+  int in_two_columns = third + in_matrix, two_rows = second;
 };
 
 /// Left factor a[m][k] = tile[row + m][column + k].
 template <class T, int kHead>
 __device__ inline void left(uint32_t (&a)[4], const Row<T, kHead>* tile, int row, int column,
                             const Lane& lane) {
-  const T *upper = &tile[row + lane.g][column + 2 * lane.t],
-          *lower = &tile[row + lane.g + 8][column + 2 * lane.t];
-  a[0] = *reinterpret_cast<const uint32_t*>(upper);
-  a[1] = *reinterpret_cast<const uint32_t*>(lower);
-  a[2] = *reinterpret_cast<const uint32_t*>(upper + 8);
-  a[3] = *reinterpret_cast<const uint32_t*>(lower + 8);
+  load_matrices<false>(a, &tile[row + lane.in_two_rows][column + lane.two_columns]);
 }
 /// Left factor (16, 16) out of two neighbouring results (16, 8).
 template <class T>
@@ -64,21 +62,26 @@ __device__ inline void left(uint32_t (&a)[4], const float (&c0)[4], const float 
   a[2] = pair_of<T>(c1[0], c1[1]);
   a[3] = pair_of<T>(c1[2], c1[3]);
 }
-/// Right factor b[k][n] = tile[row + n][column + k].
+/// Two right factors beside each other (16, 16), the first in b[0] and b[1]: b[k][n] = tile[row + n][column +
+/// k].
 template <class T, int kHead>
-__device__ inline void right_turned(uint32_t (&b)[2], const Row<T, kHead>* tile, int row, int column,
-                                    const Lane& lane) {
-  const T* at = &tile[row + lane.g][column + 2 * lane.t];
-  b[0] = *reinterpret_cast<const uint32_t*>(at);
-  b[1] = *reinterpret_cast<const uint32_t*>(at + 8);
+__device__ inline void rights_turned(uint32_t (&b)[4], const Row<T, kHead>* tile, int row, int column,
+                                     const Lane& lane) {
+  load_matrices<false>(b, &tile[row + lane.in_two_columns][column + lane.two_rows]);
 }
-/// Right factor b[k][n] = tile[row + k][column + n].
+/// The same, b[k][n] = tile[row + k][column + n].
 template <class T, int kHead>
-__device__ inline void right(uint32_t (&b)[2], const Row<T, kHead>* tile, int row, int column,
-                             const Lane& lane) {
-  const int k = row + 2 * lane.t, n = column + lane.g;
-  b[0] = pair(tile[k][n], tile[k + 1][n]);
-  b[1] = pair(tile[k + 8][n], tile[k + 9][n]);
+__device__ inline void rights(uint32_t (&b)[4], const Row<T, kHead>* tile, int row, int column,
+                              const Lane& lane) {
+  load_matrices<true>(b, &tile[row + lane.in_two_rows][column + lane.two_columns]);
+}
+
+/// c[0] and c[1] (16, 8) += a times two right factors.
+template <class T>
+__device__ inline void multiply_add_two(float (&c0)[4], float (&c1)[4], const uint32_t (&a)[4],
+                                        const uint32_t (&b)[4]) {
+  multiply_add<T>(c0, a, b[0], b[1]);
+  multiply_add<T>(c1, a, b[2], b[3]);
 }
 
 /// sums (16, kHead) += weights (16, 16) times rows [row, row + 16) of a tile.
@@ -86,10 +89,10 @@ template <class T, int kHead>
 __device__ inline void accumulate(float (&sums)[kHead / 8][4], const uint32_t (&weights)[4],
                                   const Row<T, kHead>* tile, int row, const Lane& lane) {
 #pragma unroll
-  for (int n = 0; n < kHead / 8; ++n) {
-    uint32_t b[2];
-    right<T, kHead>(b, tile, row, 8 * n, lane);
-    multiply_add<T>(sums[n], weights, b);
+  for (int n = 0; n < kHead / 8; n += 2) {
+    uint32_t b[4];
+    rights<T, kHead>(b, tile, row, 8 * n, lane);
+    multiply_add_two<T>(sums[n], sums[n + 1], weights, b);
   }
 }
 
@@ -137,6 +140,28 @@ __device__ inline void fill_keys(Row<T, kHead>* k, Row<T, kHead>* v, const Call&
   fill<T, kHead>(v, head_of<const T>(c.v, b, h, kHead) + first * c.v.row, c.v.row, keys - first);
 }
 
+/// Which weights of a tile stay, by query and key.
+using Kept = uint8_t[kTile];
+
+/// The tile of `rows` queries from `query` on and `columns` keys from `key` on. Four neighbours come from one
+/// call of the generator, in whose middle a row may begin.
+__device__ inline void fill_kept(Kept* kept, const Dropper& drop, const AttentionShape& s, int b, int h,
+                                 int query, int key, int rows, int columns) {
+  rows = min(rows, kTile), columns = min(columns, kTile);
+  const int calls = (columns + 3) / 4 + 1;
+  for (int i = threadIdx.x; i < rows * calls; i += kThreads) {
+    const int row = i / calls;
+    const uint64_t start = index_of(s, b, h, query + row, key), counter = start / 4 + i % calls;
+    const int column = static_cast<int>(static_cast<int64_t>(counter * 4 - start));
+    if (column >= columns) continue;
+    bool keeps[4];
+    drop.four(counter, keeps);
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+      if (column + k >= 0 && column + k < columns) kept[row][column + k] = keeps[k];
+  }
+}
+
 /// Joins the four lanes that share a row.
 __device__ inline float quad_max(float v) {
   v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 1));
@@ -151,31 +176,33 @@ template <class T, int kHead, bool kDrop>
 __global__ void __launch_bounds__(kThreads) attention_forward_kernel(const AttentionForward c) {
   auto* q = reinterpret_cast<Row<T, kHead>*>(dynamic_shared());
   auto *k = q + kTile, *v = k + kTile;
+  auto* kept = reinterpret_cast<Kept*>(v + kTile);
   const AttentionShape& shape = c.shape;
   const int queries = static_cast<int>(shape.T), first = blockIdx.x * kTile, h = blockIdx.y, b = blockIdx.z;
   const int keys = keys_of_tile(shape, b, first);
   const Lane lane;
   const int mine = first + lane.warp * kWarpRows;  // this warp's first query
-  Dropper drop(shape.drop);
+  const Dropper drop(shape.drop);
 
   fill<T, kHead>(q, head_of<const T>(c.q, b, h, kHead) + first * c.q.row, c.q.row, queries - first);
   float y[kHead / 8][4] = {}, most[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
   for (int j = 0; j < keys; j += kTile) {
     __syncthreads();  // the tile before has been read
     fill_keys<T, kHead>(k, v, c, b, h, j, keys);
+    if (kDrop) fill_kept(kept, drop, shape, b, h, first, j, queries - first, keys - j);
     __syncthreads();
     if (mine >= queries) continue;
 
     float s[kTile / 8][4] = {};
 #pragma unroll
     for (int d = 0; d < kHead; d += 16) {
-      uint32_t a[4], right_k[2];
+      uint32_t a[4], b_k[4];
       left<T, kHead>(a, q, lane.warp * kWarpRows, d, lane);
 #pragma unroll
-      for (int n = 0; n < kTile / 8; ++n) {
+      for (int n = 0; n < kTile / 8; n += 2) {
         if (j + 8 * n >= keys) break;
-        right_turned<T, kHead>(right_k, k, 8 * n, d, lane);
-        multiply_add<T>(s[n], a, right_k);
+        rights_turned<T, kHead>(b_k, k, 8 * n, d, lane);
+        multiply_add_two<T>(s[n], s[n + 1], a, b_k);
       }
     }
 #pragma unroll
@@ -198,14 +225,14 @@ __global__ void __launch_bounds__(kThreads) attention_forward_kernel(const Atten
       sum[half] *= fade;
 #pragma unroll
       for (int n = 0; n < kHead / 8; ++n) y[n][2 * half] *= fade, y[n][2 * half + 1] *= fade;
-      const uint64_t row = index_of(shape, b, h, query, j);
 #pragma unroll
       for (int n = 0; n < kTile / 8; ++n) {
 #pragma unroll
         for (int e = 2 * half; e < 2 * half + 2; ++e) {
           s[n][e] = __expf(s[n][e] - base);
           sum[half] += s[n][e];
-          if (kDrop && j + 8 * n < keys) s[n][e] = drop.apply(row + 8 * n + 2 * lane.t + e % 2, s[n][e]);
+          if (kDrop && j + 8 * n < keys)
+            s[n][e] = drop.apply(kept[query - first][8 * n + 2 * lane.t + e % 2], s[n][e]);
         }
       }
     }
@@ -239,6 +266,7 @@ template <class T, int kHead>
 struct Queries {
   Row<T, kHead>*q, *dy;
   float *lse, *delta;  // delta: the row of dy times the row of y
+  Kept* kept;          // with one tile of keys
 
   __device__ void fill(const AttentionBackward& c, int b, int h, int first) const {
     const int rows = static_cast<int>(c.shape.T) - first;
@@ -272,16 +300,13 @@ __device__ inline void scores(float (&s)[2][4], float (&dp)[2][4], const Row<T, 
                               int row, int column, const Lane& lane) {
 #pragma unroll
   for (int d = 0; d < kHead; d += 16) {
-    uint32_t first[4], second[4], turned[2];
+    uint32_t first[4], second[4], turned[4];
     left<T, kHead>(first, a, row, d, lane);
+    rights_turned<T, kHead>(turned, b, column, d, lane);
+    multiply_add_two<T>(s[0], s[1], first, turned);
     left<T, kHead>(second, da, row, d, lane);
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-      right_turned<T, kHead>(turned, b, column + 8 * n, d, lane);
-      multiply_add<T>(s[n], first, turned);
-      right_turned<T, kHead>(turned, db, column + 8 * n, d, lane);
-      multiply_add<T>(dp[n], second, turned);
-    }
+    rights_turned<T, kHead>(turned, db, column, d, lane);
+    multiply_add_two<T>(dp[0], dp[1], second, turned);
   }
 }
 
@@ -294,12 +319,13 @@ __device__ void query_gradient(const AttentionBackward& c, const Queries<T, kHea
   const int keys = keys_of_tile(shape, b, first);
   const Lane lane;
   const int row = lane.warp * kWarpRows, mine = first + row;
-  Dropper drop(shape.drop);
+  const Dropper drop(shape.drop);
   tile.fill(c, b, h, first);
   float dq[kHead / 8][4] = {};
   for (int j = 0; j < keys; j += kTile) {
     __syncthreads();
     fill_keys<T, kHead>(k, v, c, b, h, j, keys);
+    if (kDrop) fill_kept(tile.kept, drop, shape, b, h, first, j, queries - first, keys - j);
     __syncthreads();
     if (mine >= queries) continue;
     for (int chunk = 0; chunk < kTile && j + chunk < keys; chunk += 16) {
@@ -309,11 +335,10 @@ __device__ void query_gradient(const AttentionBackward& c, const Queries<T, kHea
       for (int n = 0; n < 2; ++n) {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const int at = row + lane.g + e / 2 * 8, query = first + at,
-                    key = j + chunk + 8 * n + 2 * lane.t + e % 2;
-          const float weight =
-              sees(shape, query, key, keys) ? __expf(s[n][e] * shape.scale - tile.lse[at]) : 0.0f;
-          if (kDrop) ds[n][e] = drop.apply(index_of(shape, b, h, query, key), ds[n][e]);
+          const int at = row + lane.g + e / 2 * 8, column = chunk + 8 * n + 2 * lane.t + e % 2;
+          const bool seen = sees(shape, first + at, j + column, keys);
+          const float weight = seen ? __expf(s[n][e] * shape.scale - tile.lse[at]) : 0.0f;
+          if (kDrop) ds[n][e] = drop.apply(tile.kept[at][column], ds[n][e]);
           ds[n][e] = weight * (ds[n][e] - tile.delta[at]);
         }
       }
@@ -335,13 +360,14 @@ __device__ void key_gradient(const AttentionBackward& c, const Queries<T, kHead>
   const int queries = static_cast<int>(shape.T), keys = keys_of(shape, b);
   const Lane lane;
   const int row = lane.warp * kWarpRows, mine = first + row;
-  Dropper drop(shape.drop);
+  const Dropper drop(shape.drop);
   float dk[kHead / 8][4] = {}, dv[kHead / 8][4] = {};
   if (first < keys) {
     fill_keys<T, kHead>(k, v, c, b, h, first, keys);
     for (int i = shape.causal ? first : 0; i < queries; i += kTile) {
       __syncthreads();
       tile.fill(c, b, h, i);
+      if (kDrop) fill_kept(tile.kept, drop, shape, b, h, i, first, queries - i, keys - first);
       __syncthreads();
       if (mine >= keys) continue;
       for (int chunk = 0; chunk < kTile && i + chunk < queries; chunk += 16) {
@@ -358,9 +384,9 @@ __device__ void key_gradient(const AttentionBackward& c, const Queries<T, kHead>
             const float weight = seen ? __expf(s[n][e] * shape.scale - tile.lse[at]) : 0.0f;
             weights[n][e] = weight;
             if (kDrop) {
-              const uint64_t index = index_of(shape, b, h, query, key);
-              weights[n][e] = drop.apply(index, weight);
-              ds[n][e] = drop.apply(index, ds[n][e]);
+              const bool kept = tile.kept[at][key - first];
+              weights[n][e] = drop.apply(kept, weight);
+              ds[n][e] = drop.apply(kept, ds[n][e]);
             }
             ds[n][e] = weight * (ds[n][e] - tile.delta[at]);
           }
@@ -385,7 +411,7 @@ __global__ void __launch_bounds__(kThreads)
   auto* q = reinterpret_cast<Row<T, kHead>*>(dynamic_shared());
   auto *dy = q + kTile, *k = dy + kTile, *v = k + kTile;
   auto* numbers = reinterpret_cast<float*>(v + kTile);
-  const Queries<T, kHead> tile{q, dy, numbers, numbers + kTile};
+  const Queries<T, kHead> tile{q, dy, numbers, numbers + kTile, reinterpret_cast<Kept*>(numbers + 2 * kTile)};
   const int at = blockIdx.x;
   if (at < query_tiles)
     query_gradient<T, kHead, kDrop>(c, tile, k, v, at * kTile, blockIdx.y, blockIdx.z);
@@ -422,6 +448,9 @@ cudaError_t with_shape(const AttentionShape& s, Run&& run) {
   }
 }
 
+template <bool kDrop>
+constexpr size_t kept_bytes = kDrop ? kTile * sizeof(Kept) : 0;
+
 int tiles(int64_t rows) { return static_cast<int>((rows + kTile - 1) / kTile); }
 
 dim3 grid_of(const AttentionShape& s, int tiles) {
@@ -435,7 +464,7 @@ cudaError_t launch(const AttentionForward& c, cudaStream_t stream) {
   if (s.B == 0 || s.H == 0 || s.T == 0) return cudaSuccess;
   return with_shape(s, [&]<class T, class Head, class Drops>(T, Head, Drops) {
     return start(attention_forward_kernel<T, Head::value, Drops::value>, grid_of(s, tiles(s.T)), kThreads,
-                 3 * kTile * sizeof(Row<T, Head::value>), stream, c);
+                 3 * kTile * sizeof(Row<T, Head::value>) + kept_bytes<Drops::value>, stream, c);
   });
 }
 
@@ -443,7 +472,8 @@ cudaError_t launch(const AttentionBackward& c, cudaStream_t stream) {
   const AttentionShape& s = c.shape;
   if (s.B == 0 || s.H == 0 || s.T + s.S == 0) return cudaSuccess;
   return with_shape(s, [&]<class T, class Head, class Drops>(T, Head, Drops) {
-    const size_t shared = 4 * kTile * sizeof(Row<T, Head::value>) + 2 * kTile * sizeof(float);
+    const size_t shared =
+        4 * kTile * sizeof(Row<T, Head::value>) + 2 * kTile * sizeof(float) + kept_bytes<Drops::value>;
     return start(attention_backward_kernel<T, Head::value, Drops::value>, grid_of(s, tiles(s.T) + tiles(s.S)),
                  kThreads, shared, stream, c, tiles(s.T));
   });

@@ -31,17 +31,15 @@ class Dropper {
         threshold_(drop.threshold),
         scale_(drop.scale) {}
 
-  __device__ float apply(uint64_t index, float value) {
-    if (index / 4 != counter_) {
-      counter_ = index / 4;
-      words_ = philox(key_, counter_, site_);
-    }
-    const uint32_t word = index % 4 == 0   ? words_.x
-                          : index % 4 == 1 ? words_.y
-                          : index % 4 == 2 ? words_.z
-                                           : words_.w;
-    return kept(word, value);
+  /// Which of the four elements from 4 * `counter` on stay.
+  __device__ void four(uint64_t counter, bool (&keeps)[4]) const {
+    const uint4 words = philox(key_, counter, site_);
+    keeps[0] = words.x >= threshold_;
+    keeps[1] = words.y >= threshold_;
+    keeps[2] = words.z >= threshold_;
+    keeps[3] = words.w >= threshold_;
   }
+  __device__ float apply(bool keep, float value) const { return keep ? value * scale_ : 0.0f; }
 
   /// Of kCount elements from `index`, a multiple of four, on.
   template <int kCount>
@@ -49,23 +47,17 @@ class Dropper {
     static_assert(kCount % 4 == 0);
 #pragma unroll
     for (int k = 0; k < kCount; k += 4) {
-      const uint4 words = philox(key_, (index + k) / 4, site_);
-      values[k] = kept(words.x, values[k]);
-      values[k + 1] = kept(words.y, values[k + 1]);
-      values[k + 2] = kept(words.z, values[k + 2]);
-      values[k + 3] = kept(words.w, values[k + 3]);
+      bool keeps[4];
+      four((index + k) / 4, keeps);
+#pragma unroll
+      for (int at = 0; at < 4; ++at) values[k + at] = apply(keeps[at], values[k + at]);
     }
   }
 
  private:
-  __device__ float kept(uint32_t word, float value) const {
-    return word >= threshold_ ? value * scale_ : 0.0f;
-  }
-
-  uint64_t key_, site_, counter_ = ~uint64_t{0};
+  uint64_t key_, site_;
   uint32_t threshold_;
   float scale_;
-  uint4 words_{};
 };
 
 }  // namespace tightloop::ops::cuda

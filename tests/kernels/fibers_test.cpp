@@ -49,7 +49,7 @@ void multiply(const float* a, const float* b, float* c) {
                                left(g + 8, 2 * t + 8)};
   const uint32_t other[] = {right(2 * t, g), right(2 * t + 8, g)};
   float sums[4] = {1, 1, 1, 1};
-  multiply_add<__half>(sums, fragment, other);
+  multiply_add<__half>(sums, fragment, other[0], other[1]);
   for (int i = 0; i < 4; ++i) c[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = sums[i];
 }
 
@@ -64,6 +64,30 @@ TEST(Fibers, MultiplyAsAWarpDoes) {
       for (int k = 0; k < 16; ++k) wanted += a[m * 16 + k] * b[k * 8 + n];
       EXPECT_EQ(c[m * 8 + n], wanted);
     }
+}
+
+void load(const uint16_t* rows, uint32_t* straight, uint32_t* turned) {
+  const auto lane = threadIdx.x;
+  uint32_t m[4];
+  load_matrices<false>(m, rows + lane * 8);
+  for (int i = 0; i < 4; ++i) straight[lane * 4 + i] = m[i];
+  load_matrices<true>(m, rows + lane * 8);
+  for (int i = 0; i < 4; ++i) turned[lane * 4 + i] = m[i];
+}
+
+TEST(Fibers, LoadMatricesAsAWarpDoes) {
+  alignas(16) uint16_t rows[32 * 8];  // matrix, row, column
+  for (int i = 0; i < 256; ++i) rows[i] = static_cast<uint16_t>(i);
+  std::vector<uint32_t> straight(128), turned(128);
+  ASSERT_EQ(start(load, 1, 32, 0, nullptr, rows, straight.data(), turned.data()), cudaSuccess);
+  for (uint32_t g = 0; g < 8; ++g)
+    for (uint32_t t = 0; t < 4; ++t)
+      for (uint32_t i = 0; i < 4; ++i) {
+        const uint32_t at = (4 * g + t) * 4 + i, first = i * 64 + g * 8 + 2 * t;
+        EXPECT_EQ(straight[at], first | (first + 1) << 16);
+        const uint32_t above = i * 64 + 2 * t * 8 + g;
+        EXPECT_EQ(turned[at], above | (above + 8) << 16);
+      }
 }
 
 }  // namespace

@@ -173,8 +173,8 @@ cudaError_t start(void (*kernel)(Parameters...), dim3 grid, dim3 size, size_t sh
 inline unsigned char* dynamic_shared() { return cuda_on_cpu::running->shared.data(); }
 
 template <class T>
-void multiply_add(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  const uint64_t mine[] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  const uint64_t mine[] = {a[0], a[1], a[2], a[3], b0, b1};
   const uint64_t* lanes = cuda_on_cpu::show(6, mine);
   // Element `part` of the pair that lane 4 g + t keeps in a register.
   const auto element = [&](int g, int t, int word, int part) {
@@ -190,6 +190,22 @@ void multiply_add(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
       c[i] += element(g, from, low + 2 * word, k % 2) * element(column, from, 4 + word, k % 2);
     }
   }
+  cuda_on_cpu::wait(cuda_on_cpu::Fiber::kAtWarp);
+}
+
+template <bool kTurned>
+void load_matrices(uint32_t (&m)[4], const void* row) {
+  if (std::bit_cast<uintptr_t>(row) % 16 != 0) throw std::logic_error("a matrix's row is not aligned");
+  const auto mine = static_cast<uint64_t>(std::bit_cast<uintptr_t>(row));
+  const uint64_t* lanes = cuda_on_cpu::show(1, &mine);
+  const auto element = [&](int matrix, int r, int c) {
+    const auto* from = std::bit_cast<const uint16_t*>(static_cast<uintptr_t>(lanes[(8 * matrix + r) * 8]));
+    return static_cast<uint32_t>(from[c]);
+  };
+  const int lane = cuda_on_cpu::running->current->index % 32, g = lane / 4, t = lane % 4;
+  for (int i = 0; i < 4; ++i)
+    m[i] = kTurned ? element(i, 2 * t, g) | element(i, 2 * t + 1, g) << 16
+                   : element(i, g, 2 * t) | element(i, g, 2 * t + 1) << 16;
   cuda_on_cpu::wait(cuda_on_cpu::Fiber::kAtWarp);
 }
 
