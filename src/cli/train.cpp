@@ -65,6 +65,22 @@ void evaluate_translations(Trainer& trainer) {
   });
 }
 
+/// Takes a run's new folder away again where the run could not begin.
+class NewFolder {
+ public:
+  NewFolder(const RunFolder& run, bool is_new) : run_(run), is_new_(is_new) {}
+  ~NewFolder() {
+    std::error_code ignored;
+    if (is_new_ && !fs::exists(run_.config(), ignored)) fs::remove_all(run_.root(), ignored);
+  }
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+
+ private:
+  const RunFolder& run_;
+  const bool is_new_;
+};
+
 void train(const Options& options, const Settings& settings) {
   if (options.file.empty() == options.resume.empty()) {
     throw usage_error(
@@ -85,6 +101,7 @@ void train(const Options& options, const Settings& settings) {
   const RunFolder run = !processes.main()        ? RunFolder(root)
                         : options.resume.empty() ? RunFolder::create(root, options.overwrite)
                                                  : RunFolder::open(root);
+  const NewFolder folder(run, processes.main() && options.resume.empty());
   if (processes.main()) log::to_file(run.log());
   Trainer trainer(recipe, run, processes);
   if (!options.resume.empty()) trainer.resume();

@@ -47,6 +47,7 @@ TEST(TrainVerb, AMissingDataFileIsNamed) {
       folder.path(), "tightloop train '" TIGHTLOOP_SOURCE_DIR "/configs/text.yaml' --data.train no/such.txt");
   EXPECT_EQ(outcome.exit_code, 3);
   EXPECT_TRUE(contains(outcome.output, "no/such.txt")) << outcome.output;
+  EXPECT_FALSE(fs::exists(folder / "runs/text")) << "a second try needs no --overwrite";
 }
 
 TEST(TrainVerb, ATruncatedCheckpointIsNamed) {
