@@ -22,9 +22,9 @@ class AdamWRule : public UpdateRule {
     }
   }
 
-  void update(const std::vector<at::Tensor>& gradients, const UpdateControl& control) override {
+  void update(const std::vector<at::Tensor>& gradients, const at::Tensor& control) override {
     for (const size_t index : indices_) tensors_.gradients.push_back(gradients[index]);
-    ops::adamw_(tensors_, betas_, control.adamw);
+    ops::adamw_(tensors_, betas_, control);
     tensors_.gradients.clear();
   }
 

@@ -100,12 +100,9 @@ void Optimizer::update(const at::Tensor& rates, const at::Tensor& divisor) {
   count_.add_(keep);
   skipped_.copy_(keep.logical_not());
   const auto number = [&](int64_t which) { return rates[which].to(at::kFloat); };
-  UpdateControl control{.adamw = {},
-                        .keep = keep,
-                        .share = number(StepNumbers::kShare),
-                        .decay_share = number(StepNumbers::kDecayShare),
-                        .momentum = number(StepNumbers::kMomentum)};
-  control.adamw = at::stack({control.share, divide.to(at::kFloat), count_, skipped_});
+  // In the order of ops::MuonControl.
+  const auto control = at::stack({number(StepNumbers::kShare), divide.to(at::kFloat), count_, skipped_,
+                                  number(StepNumbers::kMomentum), number(StepNumbers::kDecayShare)});
   for (const auto& rule : rules_) rule->update(gradients_, control);
   if (scaler_) scaler_->update(finite.logical_not());
   if (!set_to_none_ && !several_) at::_foreach_zero_(gradients_);

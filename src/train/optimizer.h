@@ -15,20 +15,14 @@
 
 namespace tightloop {
 
-/// What an update is told, as scalars on the device.
-struct UpdateControl {
-  at::Tensor adamw;  // ops::AdamwControl; its rate is the share of each group's
-  at::Tensor keep;   // bool: false leaves everything as it is
-  at::Tensor share, decay_share, momentum;
-};
-
 /// How a group of parameters is updated. What it keeps is allocated at the start and changed in place.
 class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
   /// One update, of the fp32 masters and of the values that the model reads. `gradients` are those of all
-  /// parameters, fp32 or in the compute dtype, still to be divided as `control` says.
-  virtual void update(const std::vector<at::Tensor>& gradients, const UpdateControl& control) = 0;
+  /// parameters, fp32 or in the compute dtype, still to be divided as `control` (ops::MuonControl, on the
+  /// device) says; its rate is the share of each group's.
+  virtual void update(const std::vector<at::Tensor>& gradients, const at::Tensor& control) = 0;
   /// The tensors themselves, by names that do not depend on the grouping.
   virtual NamedTensors state() const = 0;
 };

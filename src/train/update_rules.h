@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "ops/muon.h"
 #include "train/optimizer.h"
 
 namespace tightloop {
@@ -38,16 +39,10 @@ struct AdamWSettings {
 std::unique_ptr<UpdateRule> adamw_rule(Group group, const AdamWSettings& settings,
                                        const std::vector<bool>& decayed);
 
-struct MuonSettings {
-  double lr, beta2, decay;
-  at::ScalarType compute_dtype;  // of the orthogonalization
-};
-/// Muon over matrices, as nanochat has it: Nesterov momentum, rows brought to one norm, five steps of Polar
-/// Express, the norm of an orthogonal matrix, variance evened out by row or column, and weight decay where it
-/// does not oppose the update. `parts[i]` are the rows of the matrices stacked in parameter i (q, k and v),
-/// each of which is treated by itself, as is each expert's.
+/// Muon over matrices (ops/muon.h). `parts[i]` are the rows of the matrices stacked in parameter i (q, k and
+/// v), each of which is treated by itself, as is each expert's.
 std::unique_ptr<UpdateRule> muon_rule(Group group, const std::vector<std::vector<int64_t>>& parts,
-                                      const MuonSettings& settings);
+                                      const ops::MuonSettings& settings);
 
 /// All rules of a configuration, for parameters whose fp32 masters are given in their order.
 std::vector<std::unique_ptr<UpdateRule>> make_rules(const Parameters& parameters,

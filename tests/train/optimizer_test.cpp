@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
+#include "ops/compare.h"
 #include "support.h"
 #include "train/update_rules.h"
 
@@ -156,7 +157,7 @@ struct MuonFixture {
   TrainConfig config;
   Parameters parameters{1};
 
-  MuonFixture() {
+  explicit MuonFixture(at::Device device = at::kCPU) {
     model.width = 8, model.heads = 2, model.kv_heads = 1, model.head_size = 4;
     config.optimizer = "muon", config.clip = 0;
     for (const auto& [name, start] : golden().tensors) {
@@ -164,11 +165,15 @@ struct MuonFixture {
       if (!name.starts_with(prefix)) continue;
       parameters.add(name.substr(prefix.size()), start.sizes(), {Init::kZeros}).detach().copy_(start);
     }
+    parameters.to(device, at::kFloat);
   }
   void step(Optimizer& optimizer, int64_t step) {
     for (const auto& parameter : parameters.all()) {
       parameter.value.mutable_grad() =
-          golden().tensors.at("muon.gradient." + std::to_string(step) + "." + parameter.name).clone();
+          golden()
+              .tensors.at("muon.gradient." + std::to_string(step) + "." + parameter.name)
+              .clone()
+              .to(parameter.value.device());
     }
     optimizer.accumulate(true);
     const double s = static_cast<double>(step);
@@ -176,13 +181,16 @@ struct MuonFixture {
   }
 };
 
-TEST(Muon, FollowsNanochat) {
-  MuonFixture f;
+class MuonRuleOn : public testing::OnDevice {};
+ON_EVERY_DEVICE(MuonRuleOn);
+
+TEST_P(MuonRuleOn, FollowsNanochat) {
+  MuonFixture f(device);
   ASSERT_EQ(f.parameters.all().size(), 13u);
   Optimizer optimizer(f.parameters, f.config, f.model, at::kFloat);
   for (int64_t step = 0; step < 12; ++step) f.step(optimizer, step);
   for (const auto& parameter : f.parameters.all())
-    EXPECT_LT(relative(parameter.value, golden().tensors.at("muon.end." + parameter.name)), 1e-5)
+    EXPECT_LT(relative(parameter.value.to(at::kCPU), golden().tensors.at("muon.end." + parameter.name)), 1e-5)
         << parameter.name;
 }
 
