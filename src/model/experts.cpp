@@ -46,6 +46,20 @@ struct GroupedLinear : torch::autograd::Function<GroupedLinear> {
   }
 };
 
+// Rows in another order, and their gradients back in the old one: `back` undoes `order`. Of index_select's
+// own gradient, which adds up rows that may come twice, nothing is needed.
+struct Permute : torch::autograd::Function<Permute> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& order,
+                            const at::Tensor& back) {
+    context->save_for_backward({back});
+    return x.index_select(0, order);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    return {gradients[0].index_select(0, context->get_saved_variables()[0]), at::Tensor(), at::Tensor()};
+  }
+};
+
 bool can_group(const at::Tensor& x, const Experts& experts) {
   const int64_t bytes = x.element_size();
   const bool aligned = experts.down.size(1) * bytes % 16 == 0 && experts.down.size(2) * bytes % 16 == 0;
@@ -56,7 +70,9 @@ bool can_group(const at::Tensor& x, const Experts& experts) {
 at::Tensor combine(const at::Tensor& outputs, const Routing& routing, const at::Tensor& like) {
   const auto& weights = routing.weights_NP;
   const auto each = outputs.view({weights.size(0), weights.size(1), outputs.size(1)});
-  return (each * weights.unsqueeze(2)).sum(1).to(like.scalar_type()).view(like.sizes());
+  const auto weighted = each * weights.unsqueeze(2);
+  const auto sum = weights.size(1) == 1 ? weighted.select(1, 0) : weighted.sum(1);
+  return sum.to(like.scalar_type()).view(like.sizes());
 }
 
 }  // namespace
@@ -78,14 +94,15 @@ at::Tensor run_experts(const at::Tensor& x, const Routing& routing, const Expert
   if (!can_group(x, experts)) return run_experts_plain(x, routing, experts);
   const int64_t D = x.size(-1), P = routing.chosen_NP.size(1);
   const auto order = at::argsort(routing.chosen_NP.flatten(), /*stable=*/true, 0, /*descending=*/false);
-  const auto ends = routing.counts_E.cumsum(0).to(at::kInt);
-  // A row for every choice, so that both gathers are permutations: their gradients add nothing up.
-  const auto rows = x.reshape({-1, 1, D}).expand({-1, P, D}).reshape({-1, D}).index_select(0, order);
-  const auto inner = ops::swiglu(GroupedLinear::apply(rows, experts.gate_up, ends));
-  const auto outputs = GroupedLinear::apply(inner, experts.down, ends);
   auto back = at::empty_like(order);
   back.scatter_(0, order, at::arange(order.size(0), order.options()));
-  return combine(outputs.index_select(0, back), routing, x);
+  const auto ends = routing.counts_E.cumsum(0).to(at::kInt);
+  // A row for every choice, so that both gathers are permutations.
+  const auto each = x.reshape({-1, 1, D}).expand({-1, P, D}).reshape({-1, D});
+  const auto rows = Permute::apply(each, order, back);
+  const auto inner = ops::swiglu(GroupedLinear::apply(rows, experts.gate_up, ends));
+  const auto outputs = GroupedLinear::apply(inner, experts.down, ends);
+  return combine(Permute::apply(outputs, back, order), routing, x);
 }
 
 at::Tensor run_experts_plain(const at::Tensor& x, const Routing& routing, const Experts& experts) {
