@@ -117,11 +117,11 @@ cudaError_t launch(const ResidualNormForward& c, cudaStream_t stream) {
       });
 }
 
-int residual_norm_parts(int64_t rows) { return row_parts(rows); }
+int residual_norm_parts(int64_t rows) { return row_parts(rows, 3); }
 
 cudaError_t launch(const ResidualNormBackward& c, cudaStream_t stream) {
   if (c.D == 0) return cudaSuccess;
-  const int parts = row_parts(c.rows), D = static_cast<int>(c.D);
+  const int parts = residual_norm_parts(c.rows), D = static_cast<int>(c.D);
   return with_rows(
       c.dtype, c.rows, c.D, [&]<class T, class Threads, class Rows, class Chunks>(T, Threads, Rows, Chunks) {
         const auto status =

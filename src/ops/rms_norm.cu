@@ -136,11 +136,11 @@ cudaError_t launch(const RmsNormForward& c, cudaStream_t stream) {
       });
 }
 
-int rms_norm_parts(int64_t rows) { return row_parts(rows); }
+int rms_norm_parts(int64_t rows) { return row_parts(rows, 4); }
 
 cudaError_t launch(const RmsNormBackward& c, cudaStream_t stream) {
   if (c.D == 0) return cudaSuccess;
-  const int parts = row_parts(c.rows), D = static_cast<int>(c.D);
+  const int parts = rms_norm_parts(c.rows), D = static_cast<int>(c.D);
   return with_rows(
       c.dtype, c.rows, c.D, [&]<class T, class Threads, class Rows, class Chunks>(T, Threads, Rows, Chunks) {
         const auto finish = [&]<class Sums>(Sums, void* out, const float* partial, int columns) {

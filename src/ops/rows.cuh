@@ -40,10 +40,12 @@ __device__ void leave_sums(const float (&sums)[kChunks][kVec], float* shared, fl
   __syncthreads();
 }
 
-/// The blocks that share the rows where each sums up columns: enough to keep a GPU busy, few enough to add.
-inline int row_parts(int64_t rows) {
-  constexpr int64_t kMost = 528;
-  return static_cast<int>(std::clamp<int64_t>((rows + kRowsOfBlock - 1) / kRowsOfBlock, 1, kMost));
+/// The blocks that share the rows where each sums up columns: at most `each` for a multiprocessor of a
+/// Hopper, as many as its registers hold at once, so that no block waits for another to end.
+inline int row_parts(int64_t rows, int each) {
+  constexpr int kMultiprocessors = 132;
+  return static_cast<int>(
+      std::clamp<int64_t>((rows + kRowsOfBlock - 1) / kRowsOfBlock, 1, each * kMultiprocessors));
 }
 
 /// run(T{}, integral constants of the threads for a row, of the rows of a block, of the chunks of a thread)
