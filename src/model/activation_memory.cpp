@@ -121,10 +121,8 @@ BlockMemory llama_block(const Sizes& s) {
   Tape tape;
   tape.branch(s.D + s.floats(1), s.D);  // RMSNorm: its input and scales
   tape.add(s.D, s.D);                   // qkv
-  split(tape, s);
-  if (normed) tape.add(s.qkv + s.floats(s.config.heads + s.config.kv_heads), s.qkv);
-  tape.add(0, s.qkv);  // rotation keeps nothing
-  // Values are a slice of the product, which keeps the whole of it.
+  tape.add(normed ? s.qkv : 0, s.qkv);  // norms keep the product they are taken of, rotation keeps nothing
+  // Values are a part of the product, which keeps the whole of it.
   if (dropping)
     dropped_attention(tape, s);
   else
@@ -149,12 +147,10 @@ BlockMemory nanochat_block(const Sizes& s, int64_t layer) {
   Tape tape;
   tape.add(s.D, s.D, s.D);  // scales of x and of x0, which is kept once for all blocks
   tape.branch(s.D + s.floats(1), s.D);
-  tape.add(s.D, s.D);  // qkv
-  split(tape, s);
+  tape.add(s.D, s.D);      // qkv
+  tape.add(s.qkv, s.qkv);  // norms of queries and keys, and rotation
   if (values) tape.add(s.kv + s.wide(ModelConfig::kValueGateChannels + 2 * c.kv_heads), s.qkv, 2 * s.kv);
-  tape.add(0, s.qkv);                                            // rotation
-  tape.add(s.q + s.kv + s.floats(c.heads + c.kv_heads), s.qkv);  // norms of queries and keys
-  fused_attention(tape, s, s.q + s.kv + (values ? s.kv : s.qkv), windowed);
+  fused_attention(tape, s, s.q + s.kv + (values ? s.kv : 0), windowed);
   tape.add(0, s.q);  // out
   tape.branch(s.D + s.floats(1), s.D);
   tape.add(s.D, s.D);             // up

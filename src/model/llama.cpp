@@ -93,15 +93,10 @@ at::Tensor Llama::attention(const Block& block, const at::Tensor& x_BTD, int64_t
   const int64_t H = config_.heads, K = config_.kv_heads, S = config_.head_size;
   const auto bias = block.qkv_bias.defined() ? std::optional(block.qkv_bias) : std::nullopt;
   const auto qkv = at::linear(x_BTD, block.qkv, bias).view({B, T, H + 2 * K, S});
-  const auto parts =
-      qkv.split_with_sizes({H, K, K}, 2);  // one gradient, where slices would be padded and added
-  auto q = parts[0], k = parts[1];
-  if (block.q_norm.defined()) {
-    q = ops::rms_norm(q, block.q_norm, config_.norm_eps);
-    k = ops::rms_norm(k, block.k_norm, config_.norm_eps);
-  }
-  const auto y = scope.attend(rotary_.turn(q, scope.past()), rotary_.turn(k, scope.past()), parts[2], layer);
-  return at::linear(y, block.out);
+  std::optional<ops::HeadNorm> norm;
+  if (block.q_norm.defined()) norm = {config_.norm_eps, block.q_norm, block.k_norm};
+  const auto [q, k, v] = rotary_.split(qkv, H, scope.past(), norm);
+  return at::linear(scope.attend(q, k, v, layer), block.out);
 }
 
 at::Tensor Llama::feed_forward(const Block& block, const at::Tensor& x_BTD) const {

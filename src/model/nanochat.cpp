@@ -112,10 +112,8 @@ at::Tensor Nanochat::attention(const Block& block, const at::Tensor& x_BTD, cons
   const int64_t B = x_BTD.size(0), T = x_BTD.size(1);
   const int64_t H = config_.heads, K = config_.kv_heads, S = config_.head_size;
   const auto qkv = at::linear(x_BTD, block.qkv).view({B, T, H + 2 * K, S});
-  const auto parts = qkv.split_with_sizes({H, K, K}, 2);
-  const auto q = norm(rotary_.turn(parts[0], scope.past()));
-  const auto k = norm(rotary_.turn(parts[1], scope.past()));
-  auto v = parts[2];
+  // nanochat norms what it has turned; turning changes no length, so the order is free.
+  auto [q, k, v] = rotary_.split(qkv, H, scope.past(), ops::HeadNorm{config_.norm_eps, {}, {}});
   if (block.value_gate.defined()) {
     const auto open = at::linear(x_BTD.narrow(2, 0, ModelConfig::kValueGateChannels), block.value_gate);
     const auto extra = at::embedding(block.value_embedding, ids_BT).view({B, T, K, S});

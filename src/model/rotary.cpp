@@ -33,8 +33,9 @@ void Rotary::cover(int64_t length, at::Device device) {
   cos_ = cos.to(device), sin_ = sin.to(device);
 }
 
-at::Tensor Rotary::turn(const at::Tensor& x_BTHS, int64_t offset) const {
-  return ops::rope(x_BTHS, cos_, sin_, offset);
+ops::SplitHeads Rotary::split(const at::Tensor& qkv, int64_t heads, int64_t offset,
+                              const std::optional<ops::HeadNorm>& norm) const {
+  return ops::split_heads(qkv, heads, cos_, sin_, offset, norm);
 }
 
 }  // namespace tightloop

@@ -3,9 +3,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "model/model_config.h"
+#include "ops/split_heads.h"
 
 namespace tightloop {
 
@@ -20,8 +22,10 @@ class Rotary {
 
   /// Makes the tables cover the positions [0, length) on a device.
   void cover(int64_t length, at::Device device);
-  /// x (B, T, H, S) turned by the angles of its positions, the first of which is `offset`.
-  at::Tensor turn(const at::Tensor& x_BTHS, int64_t offset) const;
+  /// Queries and keys turned by the angles of their positions, the first of which is `offset`, and values:
+  /// ops::split_heads of (B, T, H + 2 K, S).
+  ops::SplitHeads split(const at::Tensor& qkv, int64_t heads, int64_t offset,
+                        const std::optional<ops::HeadNorm>& norm = {}) const;
 
  private:
   std::vector<double> frequencies_;

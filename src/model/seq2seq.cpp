@@ -110,8 +110,8 @@ at::Tensor Seq2Seq::qkv(const Block& block, const at::Tensor& x_BTD, int64_t pas
   const auto made = at::linear(x_BTD, block.qkv.weight, block.qkv.bias)
                         .view({x_BTD.size(0), x_BTD.size(1), 3, config_.heads, config_.head_size});
   if (config_.positions != "rotary") return made;
-  const auto parts = made.unbind(2);
-  return at::stack({rotary_.turn(parts[0], past), rotary_.turn(parts[1], past), parts[2]}, 2);
+  const auto [q, k, v] = rotary_.split(made.flatten(2, 3), config_.heads, past);
+  return at::stack({q, k, v}, 2);
 }
 
 void Seq2Seq::remember(Memory& memory) const {
