@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(32 * kWarps, kNorm == Norm::kWeighted ? 2 : 3)
 /// run(T{}, integral constant of the norm)
 template <class Run>
 cudaError_t with_norm(const SplitHeadsCall& c, Run&& run) {
-  if (c.batch * c.length > INT_MAX / 2 || (c.heads + 2 * c.kv_heads) * c.size > INT_MAX)
+  if (c.batch * c.length > INT_MAX / 4 || (c.heads + 2 * c.kv_heads) * c.size > INT_MAX)
     return cudaErrorInvalidValue;
   return with_type(c.dtype, [&]<class T>(T) {
     const int64_t half = c.size / 2;

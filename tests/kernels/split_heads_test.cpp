@@ -21,12 +21,17 @@ at::Tensor ids(int64_t rows, int64_t length) {
   return random_tensor({rows, length}, at::kDouble, 5, 1000).abs().to(at::kLong).remainder(24);
 }
 
-/// The states that the head reads, then all gradients.
-std::vector<at::Tensor> run(const ModelConfig& config) {
-  const auto model = make_model(config, 1);
+std::unique_ptr<LanguageModel> model_of(const ModelConfig& config) {
+  auto model = make_model(config, 1);
   uint64_t seed = 0;
   for (const auto& parameter : model->parameters().all())  // nanochat starts with zeros
     parameter.value.detach().add_(random_tensor(parameter.value.sizes(), at::kFloat, ++seed, 0.1));
+  return model;
+}
+
+/// The states that the head reads, then all gradients.
+std::vector<at::Tensor> run(const ModelConfig& config) {
+  const auto model = model_of(config);
   const auto hidden = model->forward(ids(3, 7), {.training = true}).hidden_BTD;
   (model->logits(hidden) * random_tensor({3, 7, 24}, at::kFloat, 99)).sum().backward();
   std::vector<at::Tensor> all{hidden.detach()};
@@ -53,7 +58,7 @@ TEST_P(SplitHeadsIn, AgreesWithThePlainTwins) {
 
 TEST_P(SplitHeadsIn, ContinuesWhatACacheHolds) {
   const auto config = config_of(GetParam(), "none");
-  const auto model = make_model(config, 1);
+  const auto model = model_of(config);
   const auto row = ids(1, 9), whole = model->forward(row).hidden_BTD;
   KvCache cache(config.layers);
   model->forward(row.slice(1, 0, 6), {.cache = &cache});
