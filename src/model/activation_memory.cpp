@@ -17,7 +17,7 @@ class Tape {
 
   /// `stream`: gradients that are alive all the time, that of the residual stream at least.
   BlockMemory run(double input, double stream) const {
-    BlockMemory memory{.input = input, .kept = 0, .backward = 0};
+    BlockMemory memory{.input = input};
     for (const Step& step : steps_) memory.kept += step.kept;
     double alive = memory.kept, flowing = 0;  // what enters a branch's end is the stream's gradient itself
     for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
@@ -87,7 +87,15 @@ void end_branch(Tape& tape, const Sizes& s) {
   if (s.config.dropout > 0) tape.add(0, s.D);
 }
 
-BlockMemory gpt2_block(const Sizes& s) {
+/// Of a block that begins with the sum of the stream and what the block before made, which is what it keeps.
+/// The first one has the stream alone.
+BlockMemory begun_with_a_sum(const Tape& tape, const Sizes& s, int64_t layer) {
+  auto memory = tape.run(layer == 0 ? s.D : 2 * s.D, s.D);
+  if (layer > 0) memory.apart = memory.input;
+  return memory;
+}
+
+BlockMemory gpt2_block(const Sizes& s, int64_t layer) {
   Tape tape;
   tape.branch(s.D + s.floats(2), s.D);  // LayerNorm: its input, means and scales
   tape.add(s.D, s.D);                   // qkv
@@ -100,7 +108,7 @@ BlockMemory gpt2_block(const Sizes& s) {
   tape.add(s.F, s.F);  // GELU
   tape.add(s.F, s.F);  // down
   end_branch(tape, s);
-  return tape.run(s.D, s.D);
+  return begun_with_a_sum(tape, s, layer);
 }
 
 void experts(Tape& tape, const Sizes& s) {
@@ -116,7 +124,7 @@ void experts(Tape& tape, const Sizes& s) {
   tape.add(rows, rows, (8 * choices + 4) / s.e * s.D);  // weighted sum, in fp32
 }
 
-BlockMemory llama_block(const Sizes& s) {
+BlockMemory llama_block(const Sizes& s, int64_t layer) {
   const bool normed = s.config.has_qk_norm(), dropping = s.config.dropout > 0;
   Tape tape;
   tape.branch(s.D + s.floats(1), s.D);  // RMSNorm: its input and scales
@@ -137,7 +145,7 @@ BlockMemory llama_block(const Sizes& s) {
     tape.add(2 * s.F, 2 * s.F);  // SwiGLU
     tape.add(s.F, s.F);          // down
   }
-  return tape.run(s.D, s.D);
+  return begun_with_a_sum(tape, s, layer);
 }
 
 BlockMemory nanochat_block(const Sizes& s, int64_t layer) {
@@ -208,7 +216,9 @@ ActivationMemory activation_memory(const ModelConfig& config, const PassShape& s
   if (nanochat)                                 // norm of the embedding, smear, x0
     memory.before = 3 * s.D + s.floats(1) + s.wide(ModelConfig::kSmearChannels + 3);
   for (int64_t layer = 0; layer < config.layers; ++layer)
-    memory.blocks.push_back(gpt2 ? gpt2_block(s) : nanochat ? nanochat_block(s, layer) : llama_block(s));
+    memory.blocks.push_back(gpt2       ? gpt2_block(s, layer)
+                            : nanochat ? nanochat_block(s, layer)
+                                       : llama_block(s, layer));
   return memory;
 }
 

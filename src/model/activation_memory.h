@@ -16,7 +16,8 @@ struct PassShape {
 /// What a block needs in training, in bytes.
 struct BlockMemory {
   double input = 0;     // kept also by a block that is computed again
-  double kept = 0;      // for the backward pass, the input included
+  double kept = 0;      // for the backward pass
+  double apart = 0;     // of the input, what is not among that
   double backward = 0;  // most that is alive in its backward pass: what is still kept, and gradients
 };
 

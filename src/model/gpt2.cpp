@@ -45,29 +45,34 @@ Gpt2::Gpt2(const ModelConfig& config, uint64_t seed) : LanguageModel(config, see
 
 Forward Gpt2::forward(const at::Tensor& ids_BT, const Pass& pass) {
   const auto scope = std::make_shared<AttentionScope>(ids_BT, pass, config_.dropout);
-  auto x = scope->drop(embed(ids_BT, pass.documents_BT, scope->past()), 0, DropoutPlace::kEmbedding);
+  // What a block's second part made is added where the next one begins, in one pass with its norm. The bias
+  // goes along as an input, since it is a parameter of the block before.
+  std::vector state{
+      scope->drop(embed(ids_BT, pass.documents_BT, scope->past()), 0, DropoutPlace::kEmbedding)};
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
-    const auto block = [this, layer, scope](const auto& in) {
-      return std::vector{this->block(in[0], layer, *scope)};
-    };
-    x = run_block(layer, pass, block, {x})[0];
+    const auto block = [this, layer, scope](const auto& in) { return this->block(in, layer, *scope); };
+    state = run_block(layer, pass, block, state);
+    state.push_back(blocks_[layer].down_bias);
   }
   if (pass.cache) pass.cache->advance(ids_BT.size(1));
-  return {norm(x, final_norm_, final_norm_bias_)};
+  return {begin(state, config_.layers, final_norm_, final_norm_bias_, *scope).normed};
 }
 
-at::Tensor Gpt2::block(const at::Tensor& x_BTD, int64_t layer, AttentionScope& scope) const {
+std::vector<at::Tensor> Gpt2::block(const std::vector<at::Tensor>& state, int64_t layer,
+                                    AttentionScope& scope) const {
   const Block& block = blocks_[layer];
-  const auto seen =
-      attention(block, norm(x_BTD, block.attention_norm, block.attention_norm_bias), layer, scope);
-  const auto [x, normed] =
-      ops::residual_norm(x_BTD, seen, block.out_bias, block.ffn_norm, block.ffn_norm_bias, config_.norm_eps,
-                         scope.dropout(layer, DropoutPlace::kAttention));
-  return x + scope.drop(feed_forward(block, normed), layer, DropoutPlace::kFeedForward);
+  const auto first = begin(state, layer, block.attention_norm, block.attention_norm_bias, scope);
+  const auto then = ops::residual_norm(first.sum, attention(block, first.normed, layer, scope),
+                                       block.out_bias, block.ffn_norm, block.ffn_norm_bias, config_.norm_eps,
+                                       scope.dropout(layer, DropoutPlace::kAttention));
+  return {then.sum, feed_forward(block, then.normed)};
 }
 
-at::Tensor Gpt2::norm(const at::Tensor& x_BTD, const at::Tensor& weight, const at::Tensor& bias) const {
-  return ops::layer_norm(x_BTD, weight, bias, config_.norm_eps);
+ops::NormedSum Gpt2::begin(const std::vector<at::Tensor>& state, int64_t layer, const at::Tensor& weight,
+                           const at::Tensor& bias, const AttentionScope& scope) const {
+  if (layer == 0) return {state[0], ops::layer_norm(state[0], weight, bias, config_.norm_eps)};
+  return ops::residual_norm(state[0], state[1], state[2], weight, bias, config_.norm_eps,
+                            scope.dropout(layer - 1, DropoutPlace::kFeedForward));
 }
 
 at::Tensor Gpt2::embed(const at::Tensor& ids_BT, const at::Tensor& documents_BT, int64_t past) const {
@@ -93,7 +98,7 @@ at::Tensor Gpt2::attention(const Block& block, const at::Tensor& x_BTD, int64_t 
 at::Tensor Gpt2::feed_forward(const Block& block, const at::Tensor& x_BTD) const {
   const auto inner =
       ops::activation(at::linear(x_BTD, block.up), block.up_bias, ops::ActivationKind::kGeluTanh);
-  return at::linear(inner, block.down, block.down_bias);
+  return at::linear(inner, block.down);
 }
 
 }  // namespace tightloop

@@ -4,6 +4,7 @@
 
 #include "model/attention.h"
 #include "model/language_model.h"
+#include "ops/normed_sum.h"
 
 namespace tightloop {
 
@@ -21,11 +22,16 @@ class Gpt2 : public LanguageModel {
     at::Tensor attention_norm, attention_norm_bias, qkv, qkv_bias, out, out_bias;
     at::Tensor ffn_norm, ffn_norm_bias, up, up_bias, down, down_bias;
   };
-  at::Tensor block(const at::Tensor& x_BTD, int64_t layer, AttentionScope& scope) const;
-  at::Tensor norm(const at::Tensor& x_BTD, const at::Tensor& weight, const at::Tensor& bias) const;
+  /// `state`: x and, after the first block, what the block before made of it, and the bias of that.
+  std::vector<at::Tensor> block(const std::vector<at::Tensor>& state, int64_t layer,
+                                AttentionScope& scope) const;
+  /// Both added up, and normed.
+  ops::NormedSum begin(const std::vector<at::Tensor>& state, int64_t layer, const at::Tensor& weight,
+                       const at::Tensor& bias, const AttentionScope& scope) const;
   at::Tensor embed(const at::Tensor& ids_BT, const at::Tensor& documents_BT, int64_t past) const;
   at::Tensor attention(const Block& block, const at::Tensor& x_BTD, int64_t layer,
                        AttentionScope& scope) const;
+  /// Without its last bias.
   at::Tensor feed_forward(const Block& block, const at::Tensor& x_BTD) const;
 
   at::Tensor embedding_, positions_, final_norm_, final_norm_bias_, head_;

@@ -56,35 +56,40 @@ Forward Llama::forward(const at::Tensor& ids_BT, const Pass& pass) {
 
   Forward result;
   std::vector<at::Tensor> loads;
-  auto x = scope->drop(at::embedding(embedding_, ids_BT), 0, DropoutPlace::kEmbedding);
+  // What a block's second part made is added where the next one begins, in one pass with its norm.
+  std::vector state{scope->drop(at::embedding(embedding_, ids_BT), 0, DropoutPlace::kEmbedding)};
   const bool balanced = pass.training && config_.balance_coef != 0;
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
     const auto block = [this, layer, scope, balanced](const auto& in) {
-      return this->block(in[0], layer, *scope, balanced);
+      return this->block(in, layer, *scope, balanced);
     };
-    const auto outputs = run_block(layer, pass, block, {x});
-    x = outputs[0];
-    if (outputs.size() > 1) loads.push_back(outputs[1].detach());
-    if (outputs.size() > 2) result.balance = layer == 0 ? outputs[2] : result.balance + outputs[2];
+    const auto outputs = run_block(layer, pass, block, state);
+    state = {outputs[0], outputs[1]};
+    if (outputs.size() > 2) loads.push_back(outputs[2].detach());
+    if (outputs.size() > 3) result.balance = layer == 0 ? outputs[3] : result.balance + outputs[3];
   }
   if (!loads.empty()) result.expert_loads_LE = at::stack(loads);
   if (pass.cache) pass.cache->advance(T);
-  result.hidden_BTD = ops::rms_norm(x, final_norm_, config_.norm_eps);
+  result.hidden_BTD = begin(state, final_norm_).normed;
   return result;
 }
 
-std::vector<at::Tensor> Llama::block(const at::Tensor& x_BTD, int64_t layer, AttentionScope& scope,
-                                     bool balanced) const {
+std::vector<at::Tensor> Llama::block(const std::vector<at::Tensor>& state, int64_t layer,
+                                     AttentionScope& scope, bool balanced) const {
   const Block& block = blocks_[layer];
-  const auto seen =
-      attention(block, ops::rms_norm(x_BTD, block.attention_norm, config_.norm_eps), layer, scope);
-  const auto [x, normed] = ops::add_rms_norm(x_BTD, scope.drop(seen, layer, DropoutPlace::kAttention),
-                                             block.ffn_norm, config_.norm_eps);
-  if (!config_.has_experts()) return {x + feed_forward(block, normed)};
-  const Routing routing = route(normed, block.experts, config_);
-  std::vector<at::Tensor> outputs{x + run_experts(normed, routing, block.experts), routing.load_E};
+  const auto first = begin(state, block.attention_norm);
+  const auto seen = scope.drop(attention(block, first.normed, layer, scope), layer, DropoutPlace::kAttention);
+  const auto then = ops::add_rms_norm(first.sum, seen, block.ffn_norm, config_.norm_eps);
+  if (!config_.has_experts()) return {then.sum, feed_forward(block, then.normed)};
+  const Routing routing = route(then.normed, block.experts, config_);
+  std::vector<at::Tensor> outputs{then.sum, run_experts(then.normed, routing, block.experts), routing.load_E};
   if (balanced) outputs.push_back(balance_loss(routing, config_));
   return outputs;
+}
+
+ops::NormedSum Llama::begin(const std::vector<at::Tensor>& state, const at::Tensor& weight) const {
+  if (state.size() > 1) return ops::add_rms_norm(state[0], state[1], weight, config_.norm_eps);
+  return {state[0], ops::rms_norm(state[0], weight, config_.norm_eps)};
 }
 
 at::Tensor Llama::attention(const Block& block, const at::Tensor& x_BTD, int64_t layer,

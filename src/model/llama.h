@@ -6,6 +6,7 @@
 #include "model/experts.h"
 #include "model/language_model.h"
 #include "model/rotary.h"
+#include "ops/normed_sum.h"
 
 namespace tightloop {
 
@@ -27,9 +28,12 @@ class Llama : public LanguageModel {
     at::Tensor gate_up, down;
     Experts experts;  // qwen3_moe, in place of gate_up and down
   };
-  /// The state after the block; with experts their loads too, and, where wanted, their balance loss.
-  std::vector<at::Tensor> block(const at::Tensor& x_BTD, int64_t layer, AttentionScope& scope,
+  /// `state`: x and, after the first block, what the block before made of it. Gives both after this block;
+  /// with experts their loads too, and, where wanted, their balance loss.
+  std::vector<at::Tensor> block(const std::vector<at::Tensor>& state, int64_t layer, AttentionScope& scope,
                                 bool balanced) const;
+  /// Both added up, and normed.
+  ops::NormedSum begin(const std::vector<at::Tensor>& state, const at::Tensor& weight) const;
   at::Tensor attention(const Block& block, const at::Tensor& x_BTD, int64_t layer,
                        AttentionScope& scope) const;
   at::Tensor feed_forward(const Block& block, const at::Tensor& x_BTD) const;

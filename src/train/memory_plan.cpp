@@ -110,8 +110,8 @@ MemoryPlan MemoryPlanner::plan(const MemoryChoice& choice) const {
   for (int64_t layer = L - 1; layer >= 0; --layer) {
     const BlockMemory& block = activations.blocks[layer];
     kept -= stored(layer);
-    // A block that is computed again has its output once more.
-    const double again = layer < choice.recomputed ? activations.state : 0;
+    // A block that is computed again has its output once more, and its input besides what it keeps.
+    const double again = layer < choice.recomputed ? activations.state + block.apart : 0;
     consider(gradients, kept + block.kept, block.backward - block.kept + again);
     gradients += e * parameters_of_a_block();
   }
