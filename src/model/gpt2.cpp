@@ -1,13 +1,13 @@
 #include "model/gpt2.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/embedding.h>
 #include <ATen/ops/linear.h>
 
 #include <cmath>
 
 #include "core/error.h"
 #include "ops/activation.h"
+#include "ops/embedding.h"
 #include "ops/residual_norm.h"
 
 namespace tightloop {
@@ -82,9 +82,9 @@ at::Tensor Gpt2::embed(const at::Tensor& ids_BT, const at::Tensor& documents_BT,
                       config_.context);
   }
   const auto positions = documents_BT.defined()
-                             ? at::embedding(positions_, positions_in_documents(documents_BT))
+                             ? ops::embedding(positions_, positions_in_documents(documents_BT))
                              : positions_.narrow(0, past, T);
-  return at::embedding(embedding_, ids_BT) + positions;
+  return ops::embedding(embedding_, ids_BT) + positions;
 }
 
 at::Tensor Gpt2::attention(const Block& block, const at::Tensor& x_BTD, int64_t layer,

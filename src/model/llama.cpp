@@ -1,13 +1,13 @@
 #include "model/llama.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/embedding.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/stack.h>
 #include <fmt/core.h>
 
 #include <cmath>
 
+#include "ops/embedding.h"
 #include "ops/rms_norm.h"
 #include "ops/swiglu.h"
 
@@ -57,7 +57,7 @@ Forward Llama::forward(const at::Tensor& ids_BT, const Pass& pass) {
   Forward result;
   std::vector<at::Tensor> loads;
   // What a block's second part made is added where the next one begins, in one pass with its norm.
-  std::vector state{scope->drop(at::embedding(embedding_, ids_BT), 0, DropoutPlace::kEmbedding)};
+  std::vector state{scope->drop(ops::embedding(embedding_, ids_BT), 0, DropoutPlace::kEmbedding)};
   const bool balanced = pass.training && config_.balance_coef != 0;
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
     const auto block = [this, layer, scope, balanced](const auto& in) {

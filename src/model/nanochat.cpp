@@ -2,7 +2,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/embedding.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/zeros_like.h>
@@ -66,12 +65,13 @@ Forward Nanochat::forward(const at::Tensor& ids_BT, const Pass& pass) {
   const auto scope = std::make_shared<AttentionScope>(ids_BT, pass, /*dropout=*/0);
   rotary_.cover(scope->past() + T, ids_BT.device());
 
-  auto x = smear(norm(at::embedding(embedding_, ids_BT)), pass);
+  const auto order = ops::token_order(embedding_, ids_BT);  // for the value embeddings too
+  auto x = smear(norm(ops::embedding(embedding_, ids_BT, order)), pass);
   const auto x0 = x;
   at::Tensor middle;
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
-    const auto block = [this, layer, scope, ids_BT](const auto& in) {
-      return std::vector{this->block(in[1], in[0], in[2][layer], in[3][layer], ids_BT, layer, *scope)};
+    const auto block = [this, layer, scope, ids_BT, order](const auto& in) {
+      return std::vector{this->block(in[1], in[0], in[2][layer], in[3][layer], ids_BT, order, layer, *scope)};
     };
     // x0 first: the first block gets it as x too, and sums of gradients must not depend on checkpointing.
     x = run_block(layer, pass, block, {x0, x, residual_scales_, x0_scales_})[0];
@@ -83,12 +83,13 @@ Forward Nanochat::forward(const at::Tensor& ids_BT, const Pass& pass) {
 
 at::Tensor Nanochat::block(const at::Tensor& x_BTD, const at::Tensor& x0_BTD,
                            const at::Tensor& residual_scale, const at::Tensor& x0_scale,
-                           const at::Tensor& ids_BT, int64_t layer, AttentionScope& scope) const {
+                           const at::Tensor& ids_BT, const ops::TokenOrder& order, int64_t layer,
+                           AttentionScope& scope) const {
   const Block& block = blocks_[layer];
   const auto begin =
       ops::add_rms_norm(x_BTD, x0_BTD, {}, config_.norm_eps, {.x = residual_scale, .y = x0_scale});
-  const auto then = ops::add_rms_norm(begin.sum, attention(block, begin.normed, ids_BT, layer, scope), {},
-                                      config_.norm_eps);
+  const auto then = ops::add_rms_norm(begin.sum, attention(block, begin.normed, ids_BT, order, layer, scope),
+                                      {}, config_.norm_eps);
   return then.sum + feed_forward(block, then.normed);
 }
 
@@ -108,7 +109,7 @@ at::Tensor Nanochat::smear(const at::Tensor& x_BTD, const Pass& pass) const {
 }
 
 at::Tensor Nanochat::attention(const Block& block, const at::Tensor& x_BTD, const at::Tensor& ids_BT,
-                               int64_t layer, AttentionScope& scope) const {
+                               const ops::TokenOrder& order, int64_t layer, AttentionScope& scope) const {
   const int64_t B = x_BTD.size(0), T = x_BTD.size(1);
   const int64_t H = config_.heads, K = config_.kv_heads, S = config_.head_size;
   const auto qkv = at::linear(x_BTD, block.qkv).view({B, T, H + 2 * K, S});
@@ -116,7 +117,7 @@ at::Tensor Nanochat::attention(const Block& block, const at::Tensor& x_BTD, cons
   auto [q, k, v] = rotary_.split(qkv, H, scope.past(), ops::HeadNorm{config_.norm_eps, {}, {}});
   if (block.value_gate.defined()) {
     const auto open = at::linear(x_BTD.narrow(2, 0, ModelConfig::kValueGateChannels), block.value_gate);
-    const auto extra = at::embedding(block.value_embedding, ids_BT).view({B, T, K, S});
+    const auto extra = ops::embedding(block.value_embedding, ids_BT, order).view({B, T, K, S});
     v = v + (3 * at::sigmoid(open)).unsqueeze(3) * extra;
   }
   const double scale = kSharpness / std::sqrt(static_cast<double>(S));

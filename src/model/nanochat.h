@@ -5,6 +5,7 @@
 #include "model/attention.h"
 #include "model/language_model.h"
 #include "model/rotary.h"
+#include "ops/embedding.h"
 
 namespace tightloop {
 
@@ -25,12 +26,12 @@ class Nanochat : public LanguageModel {
     at::Tensor value_embedding, value_gate;  // where config_.has_value_embedding(layer)
   };
   at::Tensor block(const at::Tensor& x_BTD, const at::Tensor& x0_BTD, const at::Tensor& residual_scale,
-                   const at::Tensor& x0_scale, const at::Tensor& ids_BT, int64_t layer,
-                   AttentionScope& scope) const;
+                   const at::Tensor& x0_scale, const at::Tensor& ids_BT, const ops::TokenOrder& order,
+                   int64_t layer, AttentionScope& scope) const;
   at::Tensor norm(const at::Tensor& x) const;
   at::Tensor smear(const at::Tensor& x_BTD, const Pass& pass) const;
-  at::Tensor attention(const Block& block, const at::Tensor& x_BTD, const at::Tensor& ids_BT, int64_t layer,
-                       AttentionScope& scope) const;
+  at::Tensor attention(const Block& block, const at::Tensor& x_BTD, const at::Tensor& ids_BT,
+                       const ops::TokenOrder& order, int64_t layer, AttentionScope& scope) const;
   at::Tensor feed_forward(const Block& block, const at::Tensor& x_BTD) const;
 
   at::Tensor embedding_, head_;

@@ -1,7 +1,6 @@
 #include "model/seq2seq.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/stack.h>
@@ -14,6 +13,7 @@
 #include <tuple>
 
 #include "ops/activation.h"
+#include "ops/embedding.h"
 #include "ops/residual_norm.h"
 
 namespace tightloop {
@@ -182,7 +182,7 @@ ops::NormedSum Seq2Seq::follow(const ops::NormedSum& x, const at::Tensor& y, con
 
 at::Tensor Seq2Seq::embed(const at::Tensor& weight, const at::Tensor& ids, int64_t past, Dropouts& drops) {
   const int64_t T = ids.size(1), D = config_.width;
-  const auto x = at::embedding(weight, ids) * std::sqrt(static_cast<double>(D));
+  const auto x = ops::embedding(weight, ids) * std::sqrt(static_cast<double>(D));
   if (config_.positions == "rotary") {
     rotary_.cover(past + T, ids.device());
     return ops::dropout(x, drops.next());
