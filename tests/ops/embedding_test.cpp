@@ -12,6 +12,7 @@
 #include <cmath>
 #include <random>
 
+#include "core/device.h"
 #include "ops/compare.h"
 #include "ops/operator.h"
 
@@ -218,6 +219,26 @@ TEST_P(EmbeddingOn, RefusesTheOrderOfOtherIds) {
   const auto ids = any_ids(50, 9, 2).to(device);
   const auto order = ops::token_order(weight, ids);
   EXPECT_THROW(ops::embedding(weight, ids.slice(0, 1), order), c10::Error);
+}
+
+TEST_P(EmbeddingOn, ACapturedGraphSortsAndSumsUpWhatIsThereThen) {
+  if (!device.is_cuda()) GTEST_SKIP() << "graphs are for a GPU";
+  for (const int64_t N : {300, 9000}) {  // torch sorts few and many in different ways
+    const auto dy = whole_numbers({N, 8}, 3);
+    const auto ids = any_ids(N, 40, 1).to(device), flow = dy.to(device, at::kFloat);
+    Tensor found;
+    const auto work = [&] { found = gradient(ids, flow, 40); };
+    work();
+    const auto graph = tightloop::device("cuda").capture(work);
+    ASSERT_TRUE(graph);
+    for (const uint64_t seed : {2, 3}) {
+      const auto others = any_ids(N, 40, seed);
+      ids.copy_(others);
+      graph->replay();
+      const auto wanted = at::zeros({40, 8}, at::kDouble).index_add_(0, others, dy);
+      EXPECT_TRUE(at::equal(found.to(at::kCPU, at::kDouble), wanted)) << N << " tokens, seed " << seed;
+    }
+  }
 }
 
 TEST(Embedding, PlainTwinHasTheRightGradient) {
