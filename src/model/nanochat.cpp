@@ -86,8 +86,9 @@ at::Tensor Nanochat::block(const at::Tensor& x_BTD, const at::Tensor& x0_BTD,
                            const at::Tensor& ids_BT, const ops::TokenOrder& order, int64_t layer,
                            AttentionScope& scope) const {
   const Block& block = blocks_[layer];
+  // x0 first, as in the block's inputs.
   const auto begin =
-      ops::add_rms_norm(x_BTD, x0_BTD, {}, config_.norm_eps, {.x = residual_scale, .y = x0_scale});
+      ops::add_rms_norm(x0_BTD, x_BTD, {}, config_.norm_eps, {.x = x0_scale, .y = residual_scale});
   const auto then = ops::add_rms_norm(begin.sum, attention(block, begin.normed, ids_BT, order, layer, scope),
                                       {}, config_.norm_eps);
   return then.sum + feed_forward(block, then.normed);

@@ -185,12 +185,11 @@ struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
   }
 };
 
-// The first product comes first, so that its gradient comes last: where x and y are one tensor, the sum of
-// their gradients does not depend on what else is computed again.
+// x's product comes last, so that its gradient comes first, as the kernel gives them.
 Tensor scaled_sum(const Tensor& x, const Tensor& y, const SumScales& scales) {
   if (!scales.x.defined()) return x + y;
-  const Tensor first = scales.x * x;
-  return first + scales.y * y;
+  const Tensor last = scales.y * y;
+  return scales.x * x + last;
 }
 
 bool fits(const Tensor& vector, const Tensor& x) {

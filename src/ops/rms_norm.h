@@ -17,7 +17,8 @@ struct SumScales {
   at::Tensor x, y;
 };
 
-/// sum = x * scales.x + y * scales.y, rounded once, and normed = rms_norm(sum, weight, eps).
+/// sum = x * scales.x + y * scales.y, rounded once, and normed = rms_norm(sum, weight, eps). Where x and y
+/// are one tensor, the gradient that x gets is added to its sum before y's.
 NormedSum add_rms_norm(const at::Tensor& x, const at::Tensor& y, const at::Tensor& weight, double eps,
                        const SumScales& scales = {});
 

@@ -28,7 +28,8 @@ class TablesOf : public ::testing::TestWithParam<std::string> {
     const auto ids = random_tensor({2, kLength}, at::kDouble, 3, 8).abs().to(at::kLong);
     const auto documents = at::arange(2 * kLength, at::kInt).view({2, kLength}).floor_divide(20);
     const auto hidden =
-        model->forward(ids.clamp_max(kVocabulary - 1), {.documents_BT = documents}).hidden_BTD;
+        model->forward(ids.clamp_max(kVocabulary - 1), {.training = true, .documents_BT = documents})
+            .hidden_BTD;
     (hidden * random_tensor(hidden.sizes(), at::kFloat, 5)).sum().backward();
     std::vector<std::pair<std::string, at::Tensor>> found;
     for (const auto& parameter : model->parameters().all())
