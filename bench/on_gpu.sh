@@ -144,7 +144,9 @@ shakespeare() {
   row "shakespeare-char" "best held-out loss $(grep -oE 'held-out loss [0-9.]+' "$out/shakespeare.txt" | awk '{print $3}' | sort -n | head -1), $((SECONDS - started)) s"
 }
 
-translation() {
+translation() { multi30k; tatoeba; }
+
+multi30k() {
   local data=$carry/data/translate started=$SECONDS
   tightloop train configs/translate-multi30k.yaml --run.dir "$work" --data.train "$data/multi30k_train.en" --data.train_target "$data/multi30k_train.de" \
     --data.val "$data/multi30k_val.en" --data.val_target "$data/multi30k_val.de" $MULTI30K >"$out/multi30k.txt" 2>&1
@@ -158,7 +160,6 @@ translation() {
   tightloop average --run "$work/translate-multi30k" --last 5 --output "$work/averaged" >>"$out/errors.txt" 2>&1 &&
     tightloop translate --run "$work/averaged" <"$data/multi30k_test_2016_flickr.en" >"$out/test2016.averaged.de" 2>>"$out/errors.txt" &&
     row "the last 5 checkpoints averaged" "$(tightloop bleu --ref "$data/multi30k_test_2016_flickr.de" --hyp "$out/test2016.averaged.de" --json | tr -d '\n' | cut -c1-120)"
-  tatoeba
 }
 
 tatoeba() {
@@ -185,17 +186,19 @@ pairs() {
   python3 bench/peers/translate.py train --shared ${MODES:+--modes $MODES} 2>>"$out/errors.txt" | tee "$out/peers.txt" | while read -r line; do row "peer" "$line"; done
 }
 
-# After `translation`: its model on the test set. The peers decode the same sentences with random weights of that shape, each of them to the
-# mean length that our translations have.
+# After `multi30k`: its model on the test set. The peers decode the same sentences with random weights of that shape, each batch of theirs to the
+# longest of the translations that we found for its sentences.
 decoding() {
-  local run=$work/translate-multi30k test=$carry/data/translate/multi30k_test_2016_flickr.en
+  local run=$work/translate-multi30k test=$carry/data/translate/multi30k_test_2016_flickr.en size
   if [ -d "$run" ]; then
-    tightloop tokenizer encode --tokenizer "$run/tokenizer" --lines <"$test" | tr -d "[]" | tr "," " " >"$work/test.ids" 2>>"$out/errors.txt"
-    local ours; ours=$(tightloop bench translate --run "$run" --source "$test" --beam 5 --json 2>>"$out/errors.txt" | tail -1)
-    row "decode test2016, ours" "$ours"
-    python3 bench/peers/translate.py decode --source "$work/test.ids" --sentences 0 --shared --vocab 8000 --layers 4 --width 256 --heads 4 --ffn 1024 \
-      --length "$(python3 -c 'import json,sys; print(round(json.loads(sys.argv[1])["tokens_a_sentence"]))' "$ours")" 2>>"$out/errors.txt" |
-      tee -a "$out/peers.txt" | while read -r line; do row "peer, test2016" "$line"; done
+    ids() { tightloop tokenizer encode --tokenizer "$run/tokenizer" --lines 2>>"$out/errors.txt" | tr -d "[]" | tr "," " "; }
+    ids <"$test" >"$work/test.ids"
+    ids <"$out/test2016.beam5.de" | awk '{print NF + 1}' >"$work/test.lengths"
+    row "decode test2016, ours" "$(tightloop bench translate --run "$run" --source "$test" --beam 5 --json 2>>"$out/errors.txt" | tail -1)"
+    for size in 64 512; do
+      python3 bench/peers/translate.py decode --source "$work/test.ids" --lengths "$work/test.lengths" --sentences 0 --sentences-a-batch $size --shared \
+        --vocab 8000 --layers 4 --width 256 --heads 4 --ffn 1024 2>>"$out/errors.txt" | tee -a "$out/peers.txt" | while read -r line; do row "peer, test2016" "$line"; done
+    done
   fi
   row "decode, ours" "$(tightloop bench translate configs/translate-base.yaml --sentences 256 --source-length 16 --length 30 --beam 5 --json 2>>"$out/errors.txt" | tail -1)"
   python3 bench/peers/translate.py decode --random 256 --source-length 16 --length 30 --sentences 256 --shared 2>>"$out/errors.txt" | tee -a "$out/peers.txt" | while read -r line; do row "peer" "$line"; done

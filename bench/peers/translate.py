@@ -225,16 +225,28 @@ def read_sources(o):
     return sentences[:o.sentences or None]
 
 
-def make_batches(o, sentences):
-    """Sentences of similar length together: ids and a mask of what is real, [B, S] each."""
-    ordered = sorted(sentences, key=len, reverse=True)
+def read_lengths(o, sentences):
+    """How many tokens each translation is forced to have."""
+    if o.lengths is None:
+        return [o.length] * len(sentences)
+    with open(o.lengths) as file:
+        lengths = [int(line) for line in file][:o.sentences or None]
+    if len(lengths) != len(sentences):
+        sys.exit(f"{o.lengths} has {len(lengths)} lengths for {len(sentences)} sentences")
+    return lengths
+
+
+def make_batches(o, sentences, lengths):
+    """Sentences of similar length together: ids and a mask of what is real, [B, S] each, and how many tokens the longest
+    of their translations has, which a batch cannot end before."""
+    ordered = sorted(zip(sentences, lengths), key=lambda pair: len(pair[0]), reverse=True)
     batches = []
     for start in range(0, len(ordered), o.sentences_a_batch):
-        rows = ordered[start:start + o.sentences_a_batch]
+        rows, wanted = zip(*ordered[start:start + o.sentences_a_batch])
         longest = len(rows[0])
         ids = torch.tensor([row + [PAD] * (longest - len(row)) for row in rows], device=o.device)
         lengths = torch.tensor([len(row) for row in rows], device=o.device)
-        batches.append((ids, torch.arange(longest, device=o.device) < lengths[:, None]))
+        batches.append((ids, torch.arange(longest, device=o.device) < lengths[:, None], max(wanted)))
     return batches
 
 
@@ -261,7 +273,7 @@ def beam_search(model, ids, real, beams, length):
 
 def plain_decoder(o, positions):
     model = Translator(o, positions).to(o.device, torch.bfloat16).eval()
-    return lambda ids, real: beam_search(model, ids, real, o.beams, o.length)[0]
+    return lambda ids, real, length: beam_search(model, ids, real, o.beams, length)[0]
 
 
 def transformers_decoder(o, positions):
@@ -275,32 +287,33 @@ def transformers_decoder(o, positions):
         decoder_start_token_id=START, forced_eos_token_id=None)
     model = transformers.MarianMTModel(config).to(o.device, torch.bfloat16).eval()
 
-    def decode(ids, real):
+    def decode(ids, real, length):
         return model.generate(input_ids=ids, attention_mask=real.long(), num_beams=o.beams, do_sample=False, use_cache=True,
-                              min_new_tokens=o.length, max_new_tokens=o.length)[:, 1:]
+                              min_new_tokens=length, max_new_tokens=length)[:, 1:]
 
     return decode
 
 
 def decode_peer(o, peer, batches):
-    positions = max(o.length + 1, max(ids.size(1) for ids, _ in batches))
+    positions = max(max(ids.size(1), length + 1) for ids, _, length in batches)
     decode = {"plain": plain_decoder, "transformers": transformers_decoder}[peer](o, positions)
-    count = sum(len(ids) for ids, _ in batches)
+    count = sum(len(ids) for ids, _, _ in batches)
     seconds = []
     with torch.inference_mode():
         for _ in range(1 + o.rounds):  # the first one warms up
             synchronize(o)
             start = time.perf_counter()
-            for ids, real in batches:
-                out = decode(ids, real)
+            for ids, real, length in batches:
+                out = decode(ids, real, length)
             synchronize(o)
             seconds.append(time.perf_counter() - start)
-            assert out.shape == (len(ids), o.length) and not (out == END).any()
+            assert out.shape == (len(ids), length) and not (out == END).any()
     middle = statistics.median(seconds[1:])
-    line = {"sentences_s": round(count / middle, 2), "tokens_s": round(count * o.length / middle), "seconds": round(middle, 4),
-            "seconds_rounds": [round(s, 4) for s in seconds[1:]], "sentences": count, "forced_length": o.length,
+    line = {"sentences_s": round(count / middle, 2), "seconds": round(middle, 4),
+            "seconds_rounds": [round(s, 4) for s in seconds[1:]], "sentences": count,
+            "forced_lengths": [length for _, _, length in batches],
             "beams": o.beams, "sentences_a_batch": o.sentences_a_batch, "precision": "bf16",
-            "source_tokens": sum(int(real.sum()) for _, real in batches)}
+            "source_tokens": sum(int(real.sum()) for _, real, _ in batches)}
     if peer == "transformers":
         import transformers
         line["transformers"] = transformers.__version__
@@ -325,6 +338,7 @@ def parse():
         train.add_argument(f"--{name}", type=int, default=value)
     train.add_argument("--fused-adam", action="store_true", help="Adam's fused form in all modes")
     decode.add_argument("--source", help="a line of space-separated ids a sentence")
+    decode.add_argument("--lengths", help="a line for each sentence: tokens of its translation, instead of --length")
     decode.add_argument("--random", type=int, default=0, help="so many random sentences instead of a file")
     decode.add_argument("--source-length", type=int, default=16, help="the mean length of the random ones, +- a half")
     decode.add_argument("--sentences", type=int, default=256, help="only the first so many; 0: all")
@@ -354,7 +368,8 @@ def main():
     if o.command == "train":
         measures = {mode: (lambda mode=mode: train_mode(o, mode)) for mode in o.modes}
     else:
-        batches = make_batches(o, read_sources(o))
+        sources = read_sources(o)
+        batches = make_batches(o, sources, read_lengths(o, sources))
         measures = {peer: (lambda peer=peer: decode_peer(o, peer, batches)) for peer in o.modes}
     return 0 if all([report(o, name, measure) for name, measure in measures.items()]) else 1
 

@@ -28,7 +28,7 @@ namespace {
 struct Options {
   std::string recipe, source;
   ModelChoice run;
-  int64_t sentences = 256, source_length = 16, length = 30, batch_tokens = 16384, rounds = 3;
+  int64_t sentences = 256, source_length = 16, length = 30, batch_tokens = 0, rounds = 3;
   DecodeConfig decode{.beam = 5};
   bool json = false;
 };
@@ -122,7 +122,7 @@ void add_bench_translate(CLI::App& bench, const Settings& settings) {
   verb->add_option("--length", options->length, "Tokens that their translations have at most")
       ->check(at_least(3));
   verb->add_option("--beam", options->decode.beam, "Translations followed at once")->check(at_least(1));
-  verb->add_option("--batch-tokens", options->batch_tokens, "As of 'translate'")->check(at_least(1));
+  verb->add_option("--batch-tokens", options->batch_tokens, "As of 'translate'")->check(at_least(0));
   verb->add_flag("--json", options->json, "For programs");
   verb->footer(
       "Examples:\n"

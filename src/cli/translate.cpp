@@ -124,8 +124,8 @@ void add_translate(CLI::App& app) {
       ->check(CLI::Range(1, 1000));
   verb->add_flag("--scores", options->scores, "Put a translation's score before it");
   verb->add_option("--batch-tokens", options->how.batch_tokens,
-                   "Source tokens times translations followed in a batch")
-      ->check(at_least(1));
+                   "Source tokens times translations followed in a batch; 0: as many as suit the device")
+      ->check(at_least(0));
   verb->add_option("--extra-tokens", decode.extra_tokens,
                    "A translation has at most so many tokens more than its source")
       ->check(CLI::Range(1, 100'000));

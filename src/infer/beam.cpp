@@ -28,6 +28,9 @@ namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 constexpr int64_t kCheckEvery = 8;  // tokens between two looks at what is done
+// A step of a GPU's costs the same for a hundred sentences as for one, and several times as much for a
+// thousand.
+constexpr int64_t kGpuBatchTokens = 65536, kCpuBatchTokens = 16384;
 
 /// The sources padded to one length, with their lengths, on a device.
 struct PaddedSources {
@@ -48,13 +51,12 @@ PaddedSources pad(std::span<const std::vector<int32_t>> sources, at::Device devi
   return padded;
 }
 
-/// 0 for tokens that may be chosen, far below for others: (V).
-at::Tensor choosable(const TargetTokens& tokens, int64_t V, at::Device device) {
-  auto bias = at::zeros({V}, at::kFloat);
-  if (tokens.vocab_size > 0 && tokens.vocab_size < V) bias.slice(0, tokens.vocab_size).fill_(kNever);
-  for (const int64_t id : tokens.never) bias[id].fill_(kNever);
-  if (tokens.begin != tokens.end) bias[tokens.begin].fill_(kNever);
-  return bias.to(device);
+/// The ids that may not be chosen.
+at::Tensor forbidden(const TargetTokens& tokens, int64_t V, at::Device device) {
+  std::vector<int64_t> ids = tokens.never;
+  if (tokens.begin != tokens.end) ids.push_back(tokens.begin);
+  for (int64_t id = tokens.vocab_size; tokens.vocab_size > 0 && id < V; ++id) ids.push_back(id);
+  return at::tensor(ids, at::kLong).to(device);
 }
 
 /// Rows `index` (B, N) of x (B, K, ...).
@@ -82,7 +84,7 @@ class Search {
     memory_ = model.encode(padded.ids_BS, padded.lengths_B);
     model.remember(memory_);
     V_ = model.config().vocab_size;
-    never_V_ = choosable(tokens, V_, device_);
+    never_ = forbidden(tokens, V_, device_);
     const auto longs = at::TensorOptions(at::kLong).device(device_), floats = longs.dtype(at::kFloat);
     last_ = at::full({B * K_, 1}, tokens.begin, longs);
     ids_BKT_ = at::full({B, K_, most_}, tokens.end, longs);
@@ -95,6 +97,8 @@ class Search {
     done_B_ = at::zeros({B}, longs.dtype(at::kBool));
     rows_.resize(sources.size());
     std::iota(rows_.begin(), rows_.end(), size_t{0});
+    for (const auto& ids : sources) limits_.push_back(std::ssize(ids) + config.extra_tokens);
+    count_rows();
     if (config.sample) draws_BKT_ = draws(numbers);
   }
 
@@ -114,23 +118,33 @@ class Search {
  private:
   int64_t sources() const { return std::ssize(rows_); }
 
-  /// Where a source has no room for more, only the end may follow: (B, 1, 1) bool.
-  at::Tensor at_limit(int64_t t) const { return (limits_B_ <= t + 1).view({-1, 1, 1}); }
+  /// What follows from the rows that are in the batch.
+  void count_rows() {
+    nearest_limit_ = most_;
+    for (const size_t row : rows_) nearest_limit_ = std::min(nearest_limit_, limits_[row]);
+    first_B1_ = at::arange(sources(), last_.options()).unsqueeze(1) * K_;
+  }
 
-  /// Log probabilities of what may follow, (B, K, V).
-  at::Tensor allowed(const at::Tensor& log_p, int64_t t) const {
-    const auto may = (log_p + never_V_).view({sources(), K_, V_});
+  /// Leaves what may follow in scores (B K, V). Where a source has no room for more, that is the end alone.
+  void forbid(const at::Tensor& scores, int64_t t) const {
+    if (never_.numel() > 0) scores.index_fill_(1, never_, kNever);
+    if (nearest_limit_ > t + 1) return;
+    const auto at_limit = (limits_B_ <= t + 1).view({-1, 1, 1});
     const auto is_end = at::arange(V_, limits_B_.options()) == tokens_.end;
-    return may.masked_fill(at_limit(t) & is_end.logical_not(), kNever);
+    scores.view({sources(), K_, V_}).masked_fill_(at_limit & is_end.logical_not(), kNever);
   }
 
   // One token of beam search.
   void extend(const at::Tensor& logits, int64_t t) {
     const int64_t B = sources();
-    const auto scores = allowed(at::log_softmax(logits, -1), t) + sums_BK_.unsqueeze(-1);
-    // Twice the beam: at most a beam of them are ends.
-    const auto [sums, places] = at::topk(scores.view({B, K_ * V_}), std::min(2 * K_, K_ * V_));
-    const auto from = places.floor_divide(V_), token = places.remainder(V_);
+    const auto log_p = at::log_softmax(logits, -1);
+    forbid(log_p, t);
+    // Twice the beam: at most a beam of them are ends. First of each translation, then of all.
+    const int64_t N = std::min(2 * K_, V_);
+    const auto [each, ids] = at::topk(log_p, N);
+    const auto scores = (each.view({B, K_, N}) + sums_BK_.unsqueeze(-1)).view({B, K_ * N});
+    const auto [sums, places] = at::topk(scores, std::min(2 * K_, K_ * N));
+    const auto from = places.floor_divide(N), token = ids.view({B, K_ * N}).gather(1, places);
     const auto is_end = token == tokens_.end;
 
     // Ends among the first: they join those that ended before, and the best stay.
@@ -154,8 +168,7 @@ class Search {
     const auto parents = pick(from, chosen), next = pick(token, chosen);
     ids_BKT_ = pick(ids_BKT_, parents);
     ids_BKT_.select(2, t).copy_(next);
-    const auto first = at::arange(B, parents.options()).unsqueeze(1) * K_;
-    cache_.select_rows((parents + first).flatten());
+    cache_.select_rows((parents + first_B1_).flatten());
     last_ = next.view({B * K_, 1});
   }
 
@@ -163,7 +176,8 @@ class Search {
   void draw(const at::Tensor& logits, int64_t t) {
     const int64_t B = sources();
     const auto log_p = at::log_softmax(logits, -1);
-    const auto warm = allowed(logits / config_.temperature, t).view({B * K_, V_});
+    const auto warm = logits / config_.temperature;
+    forbid(warm, t);
     const int64_t kept = config_.top_k > 0 ? std::min(config_.top_k, V_) : V_;
     const auto [values, ids] = at::topk(warm, kept);
     auto p = at::softmax(values, -1);
@@ -204,6 +218,7 @@ class Search {
     const auto beams = (kept.unsqueeze(1) * K_ + at::arange(K_, kept.options())).flatten();
     cache_.select_rows(beams);
     last_ = last_.index_select(0, beams);
+    count_rows();
   }
 
   void report(const std::vector<int64_t>& leave) {
@@ -247,11 +262,12 @@ class Search {
   const DecodeConfig& config_;
   const int64_t K_;
   const at::Device device_;
-  int64_t most_ = 0, V_ = 0;
+  int64_t most_ = 0, V_ = 0, nearest_limit_ = 0;
   Memory memory_;
   KvCache cache_;
-  std::vector<size_t> rows_;  // the sources still in the batch
-  at::Tensor limits_B_, never_V_, last_, draws_BKT_;
+  std::vector<size_t> rows_;     // the sources still in the batch
+  std::vector<int64_t> limits_;  // of all sources
+  at::Tensor limits_B_, never_, last_, first_B1_, draws_BKT_;
   at::Tensor ids_BKT_, sums_BK_;  // being followed
   at::Tensor ended_scores_BK_, ended_sums_BK_, ended_ids_BKT_, ended_lengths_BK_, done_B_;
   std::vector<std::vector<Translation>> results_;
@@ -290,6 +306,7 @@ std::vector<std::vector<Translation>> decode_all(Seq2Seq& model,
   size_t finished = sources.size() - order.size();
   std::ranges::stable_sort(order, std::ranges::greater{}, [&](size_t i) { return sources[i].size(); });
   const int64_t followed = config.sample ? config.nbest : config.beam;
+  if (batch_tokens == 0) batch_tokens = model.device().is_cuda() ? kGpuBatchTokens : kCpuBatchTokens;
   for (size_t first = 0; first < order.size() && !interrupted();) {
     const int64_t longest = std::ssize(sources[order[first]]);
     const auto rows = static_cast<size_t>(std::max<int64_t>(1, batch_tokens / (longest * followed)));

@@ -59,6 +59,8 @@ at::Tensor AttentionScope::attend(const at::Tensor& q_BTHS, const at::Tensor& k_
     const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3))));
     y = attend_and_drop(q, k, v, allowed, layer, scale);
   } else {
+    std::optional<WithoutPlans> growing;
+    if (cache_) growing.emplace();
     y = at::scaled_dot_product_attention(q, k, v, allowed, /*dropout_p=*/0, causal, options.scale,
                                          /*enable_gqa=*/H != K);
   }
