@@ -118,7 +118,11 @@ std::unique_ptr<Tokenizer> train_sentencepiece(const SentencePieceTrainOptions& 
   Sentences sentences(next_sentence);
   std::string model;
   const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, &sentences, &model);
-  if (!status.ok()) throw data_error("the SentencePiece model could not be trained: {}.", reason(status));
+  if (!status.ok())
+    throw data_error(
+        "the SentencePiece model could not be trained: {}. The size is tokenizer.vocab_size in a recipe, "
+        "--vocab-size of 'tokenizer train'.",
+        reason(status));
   return std::make_unique<SentencePiece>(model, "the trained SentencePiece model");
 }
 

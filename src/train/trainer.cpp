@@ -98,11 +98,12 @@ void Trainer::announce() const {
   const int64_t rows = train.micro_batch * train.accumulate * processes_.world();
   log::info("{} on {}, {}.", task_->description(), device_.description(),
             precision_name(train.precision, device_));
+  const auto shared = fmt::format("{} accumulated x {} process{}", train.accumulate, processes_.world(),
+                                  processes_.world() == 1 ? "" : "es");
   if (task_->config().translates())
-    return log::info("Effective batch: up to {} target tokens x {} accumulated x {} processes; {} steps.",
-                     task_->positions(), train.accumulate, processes_.world(), train.steps);
-  log::info("Effective batch: {} rows x {} accumulated x {} process{} = {} rows, {} tokens a step; {} steps.",
-            train.micro_batch, train.accumulate, processes_.world(), processes_.world() == 1 ? "" : "es",
+    return log::info("Effective batch: up to {} target tokens x {}; {} steps.", task_->positions(), shared,
+                     train.steps);
+  log::info("Effective batch: {} rows x {} = {} rows, {} tokens a step; {} steps.", train.micro_batch, shared,
             rows, task_->positions() * train.accumulate * processes_.world(), train.steps);
 }
 
