@@ -65,21 +65,17 @@ void evaluate_translations(Trainer& trainer) {
   });
 }
 
-/// Takes a run's new folder away again where the run could not begin.
-class NewFolder {
- public:
-  NewFolder(const RunFolder& run, bool is_new) : run_(run), is_new_(is_new) {}
-  ~NewFolder() {
+/// The trainer of a run. A new run that cannot begin leaves no folder behind.
+std::unique_ptr<Trainer> begin(const Recipe& recipe, const RunFolder& run, Processes& processes,
+                               bool is_new) {
+  try {
+    return std::make_unique<Trainer>(recipe, run, processes);
+  } catch (...) {
     std::error_code ignored;
-    if (is_new_ && !fs::exists(run_.config(), ignored)) fs::remove_all(run_.root(), ignored);
+    if (is_new) fs::remove_all(run.root(), ignored);
+    throw;
   }
-  NewFolder(const NewFolder&) = delete;
-  NewFolder& operator=(const NewFolder&) = delete;
-
- private:
-  const RunFolder& run_;
-  const bool is_new_;
-};
+}
 
 void train(const Options& options, const Settings& settings) {
   if (options.file.empty() == options.resume.empty()) {
@@ -101,9 +97,9 @@ void train(const Options& options, const Settings& settings) {
   const RunFolder run = !processes.main()        ? RunFolder(root)
                         : options.resume.empty() ? RunFolder::create(root, options.overwrite)
                                                  : RunFolder::open(root);
-  const NewFolder folder(run, processes.main() && options.resume.empty());
   if (processes.main()) log::to_file(run.log());
-  Trainer trainer(recipe, run, processes);
+  const auto begun = begin(recipe, run, processes, processes.main() && options.resume.empty());
+  Trainer& trainer = *begun;
   if (!options.resume.empty()) trainer.resume();
   evaluate_translations(trainer);
   const TrainResult result = trainer.run();

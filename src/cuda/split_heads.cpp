@@ -23,7 +23,7 @@ Tensor walkable(const Optional& x) {
   return wide ? *x : x->clone(at::MemoryFormat::Contiguous);
 }
 
-ops::cuda::Heads heads_of(const Tensor& x) {
+ops::cuda::StridedHeads heads_of(const Tensor& x) {
   if (!x.defined()) return {};
   return {x.const_data_ptr(), x.stride(0), x.stride(1), x.stride(2)};
 }

@@ -31,6 +31,7 @@ constexpr int64_t kCheckEvery = 8;  // tokens between two looks at what is done
 // A step of a GPU's costs the same for a hundred sentences as for one, and several times as much for a
 // thousand.
 constexpr int64_t kGpuBatchTokens = 65536, kCpuBatchTokens = 16384;
+constexpr int64_t kMostScoreBytes = 1 << 30;  // of a batch's scores of the whole vocabulary, fp32
 
 /// The sources padded to one length, with their lengths, on a device.
 struct PaddedSources {
@@ -306,10 +307,16 @@ std::vector<std::vector<Translation>> decode_all(Seq2Seq& model,
   size_t finished = sources.size() - order.size();
   std::ranges::stable_sort(order, std::ranges::greater{}, [&](size_t i) { return sources[i].size(); });
   const int64_t followed = config.sample ? config.nbest : config.beam;
-  if (batch_tokens == 0) batch_tokens = model.device().is_cuda() ? kGpuBatchTokens : kCpuBatchTokens;
+  size_t most_rows = order.size();
+  if (batch_tokens == 0) {
+    batch_tokens = model.device().is_cuda() ? kGpuBatchTokens : kCpuBatchTokens;
+    const int64_t scores = followed * model.config().vocab_size * static_cast<int64_t>(sizeof(float));
+    most_rows = static_cast<size_t>(std::max<int64_t>(1, kMostScoreBytes / scores));
+  }
   for (size_t first = 0; first < order.size() && !interrupted();) {
     const int64_t longest = std::ssize(sources[order[first]]);
-    const auto rows = static_cast<size_t>(std::max<int64_t>(1, batch_tokens / (longest * followed)));
+    const auto rows =
+        std::min(most_rows, static_cast<size_t>(std::max<int64_t>(1, batch_tokens / (longest * followed))));
     const size_t last = std::min(order.size(), first + rows);
     std::vector<std::vector<int32_t>> batch;
     std::vector<uint64_t> numbers;

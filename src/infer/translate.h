@@ -44,8 +44,8 @@ struct TextTranslation {
 struct TranslateOptions {
   DecodeConfig decode;
   int64_t batch_tokens = 0;  // see decode_all()
-  uint64_t first_line = 0;       // which line of a longer text the first is, for random draws
-  int64_t longest = 0;           // sources are cut to so many tokens; 0: the model's context
+  uint64_t first_line = 0;   // which line of a longer text the first is, for random draws
+  int64_t longest = 0;       // sources are cut to so many tokens; 0: the model's context
   std::function<void(size_t done)> progress{};
   /// Told about lines that were cut: (line, its tokens).
   std::function<void(size_t, size_t)> on_cut{};

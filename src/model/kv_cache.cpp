@@ -2,7 +2,6 @@
 
 #include <ATen/Context.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/index_select.h>
 
 namespace tightloop {
 

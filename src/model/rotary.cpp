@@ -29,6 +29,7 @@ void Rotary::cover(int64_t length, at::Device device) {
   if (cos_.defined() && cos_.size(0) >= length && cos_.device() == device) return;
   c10::InferenceMode ordinary(false);  // training may use the tables that generation made
   const int64_t rows = std::max<int64_t>(128, (length + 127) / 128 * 128);
+  if (cos_.defined()) outgrown_.insert(outgrown_.end(), {cos_, sin_});
   auto [cos, sin] = ops::rope_tables(rows, frequencies_);
   cos_ = cos.to(device), sin_ = sin.to(device);
 }

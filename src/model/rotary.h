@@ -29,7 +29,8 @@ class Rotary {
 
  private:
   std::vector<double> frequencies_;
-  at::Tensor cos_, sin_;  // (positions, S / 2)
+  at::Tensor cos_, sin_;              // (positions, S / 2)
+  std::vector<at::Tensor> outgrown_;  // captured graphs still read those that they saw
 };
 
 }  // namespace tightloop

@@ -192,6 +192,7 @@ at::Tensor Seq2Seq::embed(const at::Tensor& weight, const at::Tensor& ids, int64
       waves_.scalar_type() != x.scalar_type()) {
     c10::InferenceMode ordinary(false);  // training may use the table that translating made
     const int64_t rows = std::max<int64_t>(256, (past + T + 127) / 128 * 128);
+    if (waves_.defined()) outgrown_waves_.push_back(waves_);
     waves_ = sinusoidal_positions(rows, D).to(x.device(), x.scalar_type());
   }
   return ops::dropout(x + waves_.narrow(0, past, T), drops.next());

@@ -33,7 +33,7 @@ __device__ inline Part part_of(int64_t D) {
 __device__ inline bool has_row(const EmbeddingBackward& c, int32_t id) { return id >= 0 && id < c.V; }
 
 template <class T>
-__global__ void __launch_bounds__(32 * kWindowsOfBlock) sum_windows_kernel(const EmbeddingBackward c) {
+__global__ void __launch_bounds__(32 * kWindowsOfBlock) embedding_windows_kernel(const EmbeddingBackward c) {
   constexpr int kVec = kWide<T>;
   const auto [window, column] = part_of<kVec>(c.D);
   const int64_t begin = window * kWindow;
@@ -97,7 +97,7 @@ __device__ inline void add_partials(const EmbeddingBackward& c, int32_t id, int6
 }
 
 template <class T>
-__global__ void __launch_bounds__(32 * kWindowsOfBlock) join_windows_kernel(const EmbeddingBackward c) {
+__global__ void __launch_bounds__(32 * kWindowsOfBlock) embedding_join_kernel(const EmbeddingBackward c) {
   const auto [window, column] = part_of<kPartialVec>(c.D);
   const int64_t begin = window * kWindow, end = begin + kWindow;
   if (end >= c.N || column >= c.D) return;
@@ -124,9 +124,9 @@ cudaError_t launch(const EmbeddingBackward& c, cudaStream_t stream) {
     if (c.D % kWide<T> != 0 || blocks(kPartialVec) > INT_MAX) return cudaErrorInvalidValue;
     const dim3 block(32, kWindowsOfBlock);
     const auto status =
-        start(sum_windows_kernel<T>, static_cast<unsigned>(blocks(kWide<T>)), block, 0, stream, c);
+        start(embedding_windows_kernel<T>, static_cast<unsigned>(blocks(kWide<T>)), block, 0, stream, c);
     if (status != cudaSuccess || c.N <= kWindow) return status;
-    return start(join_windows_kernel<T>, static_cast<unsigned>(blocks(kPartialVec)), block, 0, stream, c);
+    return start(embedding_join_kernel<T>, static_cast<unsigned>(blocks(kPartialVec)), block, 0, stream, c);
   });
 }
 

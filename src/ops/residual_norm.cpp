@@ -102,8 +102,9 @@ NormedSum residual_norm_plain(const Tensor& x, const Tensor& y, const Tensor& y_
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   for (const Tensor* vector : {&weight, &bias})
-    TORCH_CHECK(x.dim() > 0 && vector->dim() == 1 && vector->size(0) == x.size(-1),
-                "layer_norm: weight and bias must hold one value for each element of x's last dimension");
+    TORCH_CHECK(
+        x.dim() > 0 && vector->dim() == 1 && vector->size(0) == x.size(-1) && vector->device() == x.device(),
+        "layer_norm: weight and bias must hold one value for each element of x's last dimension");
   if (!fits(x, {&weight, &bias})) return at::layer_norm(x, {x.size(-1)}, weight, bias, eps);
   return ResidualNormFunction::apply(x, Optional(), Optional(), weight, bias, eps, 0.0, Optional(), 0)[0];
 }

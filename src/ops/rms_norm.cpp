@@ -205,7 +205,8 @@ bool adds(const Tensor& x) {
 }
 
 void check(const Tensor& x, const Tensor& weight) {
-  TORCH_CHECK(x.dim() > 0 && (!weight.defined() || (weight.dim() == 1 && weight.size(0) == x.size(-1))),
+  TORCH_CHECK(x.dim() > 0 && (!weight.defined() || (weight.dim() == 1 && weight.size(0) == x.size(-1) &&
+                                                    weight.device() == x.device())),
               "rms_norm: the weight must hold one value for each element of x's last dimension");
 }
 
@@ -228,12 +229,14 @@ Tensor rms_norm_plain(const Tensor& x, const Tensor& weight, double eps) {
 NormedSum add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& weight, double eps,
                        const SumScales& scales) {
   check(x, weight);
-  TORCH_CHECK(x.sizes() == y.sizes() && x.scalar_type() == y.scalar_type(),
-              "add_rms_norm: x and y differ in shape or dtype");
-  TORCH_CHECK(scales.x.defined() == scales.y.defined() &&
-                  (!scales.x.defined() || (scales.x.numel() == 1 && scales.x.sizes() == scales.y.sizes() &&
-                                           scales.x.scalar_type() == scales.y.scalar_type())),
-              "add_rms_norm: the scales must be two numbers of one dtype, or both absent");
+  TORCH_CHECK(x.sizes() == y.sizes() && x.scalar_type() == y.scalar_type() && x.device() == y.device(),
+              "add_rms_norm: x and y differ in shape, dtype or device");
+  TORCH_CHECK(
+      scales.x.defined() == scales.y.defined() &&
+          (!scales.x.defined() || (scales.x.numel() == 1 && scales.x.sizes() == scales.y.sizes() &&
+                                   scales.x.scalar_type() == scales.y.scalar_type() &&
+                                   scales.x.device() == x.device() && scales.y.device() == x.device())),
+      "add_rms_norm: the scales must be two numbers of one dtype, or both absent");
   if (!has_kernel(x) || !fits(weight, x) || !fits(scales.x, x) || !adds(x)) {
     const Tensor sum = scaled_sum(x, y, scales);
     return {sum, rms_norm(sum, weight, eps)};

@@ -6,7 +6,7 @@ namespace tightloop::ops {
 
 /// y = x / sqrt(mean(x^2) + eps) * weight over the last dimension; x (..., D), weight (D) or undefined: 1.
 /// y has x's dtype; the weight may have the same dtype or fp32. Sums and the scale are fp32, y is rounded
-/// once.
+/// once. On a GPU rows of whole 16 bytes, 16 KB at most, have a kernel; others take the twin.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
 
 /// The same in ordinary ATen: what the kernels must agree with.

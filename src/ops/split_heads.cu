@@ -97,7 +97,7 @@ __device__ inline void multiply_by_weight(const SplitHeadsCall& c, bool key, con
 
 /// Where a position's heads start; nothing where there are none.
 template <class T>
-__device__ inline const T* at_position(const Heads& heads, int b, int t) {
+__device__ inline const T* at_position(const StridedHeads& heads, int b, int t) {
   if (!heads.data) return nullptr;
   return static_cast<const T*>(heads.data) + b * heads.stride_batch + t * heads.stride_length;
 }

@@ -6,7 +6,7 @@ namespace tightloop::ops::cuda {
 
 /// Heads (batch, length, some, size), their last dimension dense; the strides in elements, like the start
 /// multiples of 16 bytes. Without data: zeros.
-struct Heads {
+struct StridedHeads {
   const void* data = nullptr;
   int64_t stride_batch = 0, stride_length = 0, stride_head = 0;
 };
@@ -22,7 +22,7 @@ struct SplitHeadsCall {
   float eps;
   const void *q_weight, *k_weight;  // both or neither
   bool float_weight;
-  Heads qkv;
+  StridedHeads qkv;
 };
 
 /// q (batch, length, heads, size) and k (batch, length, kv_heads, size), dense.
@@ -36,7 +36,7 @@ cudaError_t launch(const SplitHeadsForward& call, cudaStream_t stream);
 /// 2 size) is scratch.
 struct SplitHeadsBackward {
   SplitHeadsCall call;
-  Heads dq, dk, dv;
+  StridedHeads dq, dk, dv;
   void *dqkv, *dq_weight, *dk_weight;
   float* partial;
 };
