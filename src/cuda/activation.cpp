@@ -22,7 +22,7 @@ Tensor forward(const Tensor& x, const Optional& bias, int64_t kind, double p, co
   run(ops::cuda::ActivationForward{.dtype = dtype_of(x),
                                    .kind = static_cast<ops::ActivationKind>(kind),
                                    .x = x.const_data_ptr(),
-                                   .bias = bias ? bias->const_data_ptr() : nullptr,
+                                   .bias = data_of(bias),
                                    .y = y.mutable_data_ptr(),
                                    .rows = D ? x.numel() / D : 0,
                                    .D = D,
@@ -34,7 +34,7 @@ std::tuple<Tensor, Tensor> backward(const Tensor& dy_in, const Tensor& x, const 
                                     double p, const Optional& random, int64_t site) {
   const Guard guard(x.device());
   const int64_t D = x.size(-1), rows = D ? x.numel() / D : 0;
-  const Tensor dy = aligned(dy_in.contiguous());
+  const Tensor dy = dense(dy_in);
   Tensor dx = at::empty_like(x), dbias, partial;
   if (bias) {
     dbias = at::empty_like(*bias);
@@ -44,9 +44,9 @@ std::tuple<Tensor, Tensor> backward(const Tensor& dy_in, const Tensor& x, const 
                                     .kind = static_cast<ops::ActivationKind>(kind),
                                     .dy = dy.const_data_ptr(),
                                     .x = x.const_data_ptr(),
-                                    .bias = bias ? bias->const_data_ptr() : nullptr,
+                                    .bias = data_of(bias),
                                     .dx = dx.mutable_data_ptr(),
-                                    .dbias = bias ? dbias.mutable_data_ptr() : nullptr,
+                                    .dbias = mutable_data_of(dbias),
                                     .partial = bias ? partial.mutable_data_ptr<float>() : nullptr,
                                     .rows = rows,
                                     .D = D,

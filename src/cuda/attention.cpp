@@ -51,7 +51,7 @@ void backward(const Tensor& dy_in, const Tensor& y, const Tensor& lse, const Ten
               const Tensor& v, const Optional& lengths, bool causal, double p, const Optional& random,
               int64_t site, Tensor& dq, Tensor& dk, Tensor& dv) {
   const Guard guard(q.device());
-  const Tensor dy = aligned(dy_in.contiguous());
+  const Tensor dy = dense(dy_in);
   run(ops::cuda::AttentionBackward{.shape = shape_of(q, k, lengths, causal, p, random, site),
                                    .q = read(q),
                                    .k = read(k),

@@ -14,7 +14,7 @@ using at::Tensor;
 Tensor backward(const Tensor& dy_in, const Tensor& sorted, const Tensor& places, int64_t V) {
   const Guard guard(dy_in.device());
   const int64_t N = sorted.numel(), D = dy_in.size(-1);
-  const Tensor dy = aligned(dy_in.contiguous());
+  const Tensor dy = dense(dy_in);
   Tensor dweight = at::zeros({V, D}, dy.options());
   Tensor partial = at::empty({ops::cuda::embedding_windows(N), 2, D}, dy.options().dtype(at::kFloat));
   run(ops::cuda::EmbeddingBackward{.dtype = dtype_of(dy),

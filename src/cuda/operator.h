@@ -36,4 +36,13 @@ inline at::Tensor aligned(const at::Tensor& x) {
   return reinterpret_cast<uintptr_t>(x.const_data_ptr()) % 16 == 0 ? x : x.clone();
 }
 
+/// x as kernels walk over it: dense, and beginning where wide accesses may.
+inline at::Tensor dense(const at::Tensor& x) { return aligned(x.contiguous()); }
+inline at::Tensor dense(const std::optional<at::Tensor>& x) { return x ? dense(*x) : at::Tensor(); }
+
+/// Where a tensor lies; nothing where there is none.
+inline const void* data_of(const at::Tensor& x) { return x.defined() ? x.const_data_ptr() : nullptr; }
+inline const void* data_of(const std::optional<at::Tensor>& x) { return x ? data_of(*x) : nullptr; }
+inline void* mutable_data_of(const at::Tensor& x) { return x.defined() ? x.mutable_data_ptr() : nullptr; }
+
 }  // namespace tightloop::cuda

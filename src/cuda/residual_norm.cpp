@@ -24,11 +24,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(const Tensor& x, const Option
          mean = at::empty({rows}, numbers), scale = at::empty({rows}, numbers);
   run(ops::cuda::ResidualNormForward{.dtype = dtype_of(x),
                                      .x = x.const_data_ptr(),
-                                     .y = y ? y->const_data_ptr() : nullptr,
-                                     .y_bias = y ? y_bias->const_data_ptr() : nullptr,
+                                     .y = data_of(y),
+                                     .y_bias = data_of(y_bias),
                                      .weight = weight.const_data_ptr(),
                                      .bias = bias.const_data_ptr(),
-                                     .sum = y ? sum.mutable_data_ptr() : nullptr,
+                                     .sum = mutable_data_of(sum),
                                      .normed = normed.mutable_data_ptr(),
                                      .mean = mean.mutable_data_ptr<float>(),
                                      .scale = scale.mutable_data_ptr<float>(),
@@ -46,22 +46,21 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward(const Optional& dsum
                                                             const Optional& random, int64_t site) {
   const Guard guard(sum.device());
   const int64_t D = sum.size(-1), rows = D ? sum.numel() / D : 0;
-  const auto dense = [](const Optional& x) { return x ? aligned(x->contiguous()) : Tensor(); };
   const Tensor dsum = dense(dsum_in), dnormed = dense(dnormed_in);
   Tensor dx = at::empty_like(sum), dy = p > 0 ? at::empty_like(sum) : dx;
   Tensor dy_bias = added ? at::empty_like(weight) : Tensor(), dweight = at::empty_like(weight),
          dbias = at::empty_like(weight);
   Tensor partial = at::empty({ops::cuda::residual_norm_parts(rows), 3 * D}, sum.options().dtype(at::kFloat));
   run(ops::cuda::ResidualNormBackward{.dtype = dtype_of(sum),
-                                      .dsum = dsum.defined() ? dsum.const_data_ptr() : nullptr,
-                                      .dnormed = dnormed.defined() ? dnormed.const_data_ptr() : nullptr,
+                                      .dsum = data_of(dsum),
+                                      .dnormed = data_of(dnormed),
                                       .sum = sum.const_data_ptr(),
                                       .weight = weight.const_data_ptr(),
                                       .mean = mean.const_data_ptr<float>(),
                                       .scale = scale.const_data_ptr<float>(),
                                       .dx = dx.mutable_data_ptr(),
                                       .dy = dy.mutable_data_ptr(),
-                                      .dy_bias = added ? dy_bias.mutable_data_ptr() : nullptr,
+                                      .dy_bias = mutable_data_of(dy_bias),
                                       .dweight = dweight.mutable_data_ptr(),
                                       .dbias = dbias.mutable_data_ptr(),
                                       .partial = partial.mutable_data_ptr<float>(),

@@ -14,18 +14,14 @@ namespace {
 using at::Tensor;
 using Optional = std::optional<Tensor>;
 
-Tensor dense(const Tensor& x) { return aligned(x.contiguous()); }
-Tensor dense(const Optional& x) { return x ? dense(*x) : Tensor(); }
-const void* data(const Tensor& x) { return x.defined() ? x.const_data_ptr() : nullptr; }
-
-/// Holds what a launch's scales point to.
+/// Holds what a launch's scales point to. The sides' are single numbers, wherever they lie.
 struct Scales {
   Scales(const Optional& x_scale, const Optional& y_scale, const Optional& weight_in)
-      : x(dense(x_scale)), y(dense(y_scale)), weight(dense(weight_in)) {}
+      : x(x_scale.value_or(Tensor())), y(y_scale.value_or(Tensor())), weight(dense(weight_in)) {}
   ops::cuda::RmsNormScales pointers() const {
-    return {.x = data(x),
-            .y = data(y),
-            .weight = data(weight),
+    return {.x = data_of(x),
+            .y = data_of(y),
+            .weight = data_of(weight),
             .float_sides = x.defined() && x.scalar_type() == at::kFloat,
             .float_weight = weight.defined() && weight.scalar_type() == at::kFloat};
   }
@@ -42,9 +38,9 @@ std::tuple<Tensor, Tensor, Tensor> forward(const Tensor& x_in, const Optional& y
          scale = at::empty({rows}, x.options().dtype(at::kFloat));
   run(ops::cuda::RmsNormForward{.dtype = dtype_of(x),
                                 .scales = scales.pointers(),
-                                .x = data(x),
-                                .y = data(y),
-                                .sum = y.defined() ? sum.mutable_data_ptr() : nullptr,
+                                .x = data_of(x),
+                                .y = data_of(y),
+                                .sum = mutable_data_of(sum),
                                 .normed = normed.mutable_data_ptr(),
                                 .scale = scale.mutable_data_ptr<float>(),
                                 .rows = rows,
@@ -70,16 +66,16 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> backward(const Optional& dsum_in, con
   Tensor partial = at::empty({ops::cuda::rms_norm_parts(rows), D + 2}, sum.options().dtype(at::kFloat));
   run(ops::cuda::RmsNormBackward{.dtype = dtype_of(sum),
                                  .scales = scales.pointers(),
-                                 .dsum = data(dsum),
-                                 .dnormed = data(dnormed),
-                                 .sum = data(sum),
-                                 .x = data(x),
-                                 .y = data(y),
+                                 .dsum = data_of(dsum),
+                                 .dnormed = data_of(dnormed),
+                                 .sum = data_of(sum),
+                                 .x = data_of(x),
+                                 .y = data_of(y),
                                  .scale = scale.const_data_ptr<float>(),
                                  .dx = dx.mutable_data_ptr(),
                                  .dy = dy.mutable_data_ptr(),
-                                 .dsides = scaled ? dsides.mutable_data_ptr() : nullptr,
-                                 .dweight = dweight.defined() ? dweight.mutable_data_ptr() : nullptr,
+                                 .dsides = mutable_data_of(dsides),
+                                 .dweight = mutable_data_of(dweight),
                                  .partial = partial.mutable_data_ptr<float>(),
                                  .rows = rows,
                                  .D = D});

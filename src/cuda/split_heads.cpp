@@ -28,8 +28,6 @@ ops::cuda::StridedHeads heads_of(const Tensor& x) {
   return {x.const_data_ptr(), x.stride(0), x.stride(1), x.stride(2)};
 }
 
-const void* data_of(const Optional& x) { return x ? x->const_data_ptr() : nullptr; }
-
 /// `like` has the heads' dtype.
 ops::cuda::SplitHeadsCall call_of(at::IntArrayRef shape, const Tensor& like, int64_t heads, const Tensor& cos,
                                   const Tensor& sin, int64_t offset, std::optional<double> eps,
@@ -85,8 +83,8 @@ std::tuple<Tensor, Tensor, Tensor> backward(const Optional& dq_in, const Optiona
       .dk = heads_of(dk),
       .dv = heads_of(dv),
       .dqkv = dqkv.mutable_data_ptr(),
-      .dq_weight = q_weight ? dq_weight.mutable_data_ptr() : nullptr,
-      .dk_weight = q_weight ? dk_weight.mutable_data_ptr() : nullptr,
+      .dq_weight = mutable_data_of(dq_weight),
+      .dk_weight = mutable_data_of(dk_weight),
       .partial = q_weight ? partial.mutable_data_ptr<float>() : nullptr});
   return {dqkv, dq_weight, dk_weight};
 }

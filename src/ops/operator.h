@@ -25,6 +25,13 @@ inline bool is_flat(const at::Tensor& x) {
   return x.is_contiguous() && reinterpret_cast<uintptr_t>(x.const_data_ptr()) % 16 == 0;
 }
 
+/// Whether kernels that hold a row in registers (ops/rows.cuh) take the rows of x: whole 16 bytes, 16 KB at
+/// most.
+inline bool has_short_rows(const at::Tensor& x) {
+  const int64_t bytes = x.size(-1) * x.element_size();
+  return bytes % 16 == 0 && bytes <= 16 << 10;
+}
+
 /// The operator registered under this name, for calls that skip the search: keep it in a static.
 template <class Signature>
 auto find_operator(const char* name) {

@@ -69,9 +69,7 @@ struct ResidualNormFunction : torch::autograd::Function<ResidualNormFunction> {
 
 bool fits(const Tensor& x, std::initializer_list<const Tensor*> others) {
   static const auto forward = find_operator<Forward>("tightloop::residual_norm_forward");
-  constexpr int64_t kMostBytes = 16 << 10, kPack = 16;  // of a row; what a thread loads at once
-  const int64_t bytes = x.size(-1) * x.element_size();
-  if (!has_kernel(x) || !registered(forward, x) || bytes > kMostBytes || bytes % kPack != 0) return false;
+  if (!has_kernel(x) || !registered(forward, x) || !has_short_rows(x)) return false;
   for (const Tensor* other : others)
     if (other->scalar_type() != x.scalar_type() || !is_flat(*other)) return false;
   return is_flat(x);

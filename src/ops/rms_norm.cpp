@@ -199,9 +199,7 @@ bool fits(const Tensor& vector, const Tensor& x) {
 /// Whether the kernel for sums takes rows of this kind.
 bool adds(const Tensor& x) {
   static const auto forward = find_operator<AddForward>("tightloop::add_rms_norm_forward");
-  constexpr int64_t kMostBytes = 16 << 10, kPack = 16;  // of a row; what a thread loads at once
-  const int64_t bytes = x.size(-1) * x.element_size();
-  return registered(forward, x) && bytes <= kMostBytes && bytes % kPack == 0;
+  return registered(forward, x) && has_short_rows(x);
 }
 
 void check(const Tensor& x, const Tensor& weight) {

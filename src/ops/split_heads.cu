@@ -26,14 +26,21 @@ __device__ inline void for_elements(Body&& body) {
   }
 }
 
+/// The threads that hold a head, each kVec elements of its halves.
+template <int kVec>
+__host__ __device__ constexpr int threads_of_head(int half) {
+  int threads = 1;
+  while (threads * kVec < half) threads *= 2;
+  return threads;
+}
+
 /// A thread's place among those of its head, and its head's among those that its warp holds at a time.
 template <int kVec>
 struct Place {
-  int half, threads = 1, group, groups, i;
+  int half, threads, group, groups, i;
   bool works;  // the last ones of a head may have nothing to do
 
-  __device__ explicit Place(int size) : half(size / 2) {
-    while (threads * kVec < half) threads *= 2;
+  __device__ explicit Place(int size) : half(size / 2), threads(threads_of_head<kVec>(half)) {
     group = static_cast<int>(threadIdx.x) / threads;
     groups = 32 / threads;
     i = static_cast<int>(threadIdx.x) % threads * kVec;
@@ -244,9 +251,7 @@ cudaError_t launch(const SplitHeadsBackward& f, cudaStream_t stream) {
       return rows == 0 ? cudaSuccess : start(kernel, blocks_for(rows), block, 0, stream, f);
     } else {
       const int parts = split_heads_parts(rows), S = static_cast<int>(f.call.size);
-      int threads = 1;  // of a head
-      while (threads * kWide<T> < S / 2) threads *= 2;
-      const size_t shared = sizeof(float) * kWarps * (32 / threads) * 2 * S;
+      const size_t shared = sizeof(float) * kWarps * (32 / threads_of_head<kWide<T>>(S / 2)) * 2 * S;
       const auto status = start(kernel, parts, block, shared, stream, f);
       if (status != cudaSuccess) return status;
       const ColumnSums<2> sums{{f.dq_weight, f.dk_weight}, S};

@@ -3,12 +3,12 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 
-#include "model/language_model.h"
-#include "ops/compare.h"
+#include "model/model_of.h"
 
 namespace tightloop {
 namespace {
 
+using testing::model_of;
 using testing::random_tensor;
 
 constexpr int64_t kLength = 45, kVocabulary = 40;  // common tokens and rare ones, in three windows
@@ -21,10 +21,7 @@ class TablesOf : public ::testing::TestWithParam<std::string> {
     config.family = GetParam(), config.layers = 3, config.width = 32, config.heads = 4;
     config.vocab_size = kVocabulary, config.context = 50, config.gradient_checkpointing = checkpointing;
     config.resolve(0, 0);
-    const auto model = make_model(config, 1);
-    uint64_t seed = 0;
-    for (const auto& parameter : model->parameters().all())  // nanochat starts with zeros
-      parameter.value.detach().add_(random_tensor(parameter.value.sizes(), at::kFloat, ++seed, 0.1));
+    const auto model = model_of(config);
     const auto ids = random_tensor({2, kLength}, at::kDouble, 3, 8).abs().to(at::kLong);
     const auto documents = at::arange(2 * kLength, at::kInt).view({2, kLength}).floor_divide(20);
     const auto hidden =

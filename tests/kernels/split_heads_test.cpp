@@ -1,12 +1,12 @@
 // Whole language models on the CUDA kernel, as fibers, against the plain twins.
 #include <ATen/TensorOperators.h>
 
-#include "model/language_model.h"
-#include "ops/compare.h"
+#include "model/model_of.h"
 
 namespace tightloop {
 namespace {
 
+using testing::model_of;
 using testing::random_tensor;
 
 ModelConfig config_of(const std::string& family, const std::string& checkpointing) {
@@ -19,14 +19,6 @@ ModelConfig config_of(const std::string& family, const std::string& checkpointin
 
 at::Tensor ids(int64_t rows, int64_t length) {
   return random_tensor({rows, length}, at::kDouble, 5, 1000).abs().to(at::kLong).remainder(24);
-}
-
-std::unique_ptr<LanguageModel> model_of(const ModelConfig& config) {
-  auto model = make_model(config, 1);
-  uint64_t seed = 0;
-  for (const auto& parameter : model->parameters().all())  // nanochat starts with zeros
-    parameter.value.detach().add_(random_tensor(parameter.value.sizes(), at::kFloat, ++seed, 0.1));
-  return model;
 }
 
 /// The states that the head reads, then all gradients.

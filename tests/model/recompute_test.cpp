@@ -12,15 +12,15 @@
 #include <torch/cuda.h>
 
 #include "core/device.h"
-#include "model/language_model.h"
 #include "model/lora.h"
-#include "ops/compare.h"
+#include "model/model_of.h"
 #include "support.h"
 
 namespace tightloop {
 namespace {
 
 using testing::error_of;
+using testing::model_of;
 using testing::random_tensor;
 using Tensors = std::vector<at::Tensor>;
 
@@ -34,14 +34,6 @@ ModelConfig config_of(const std::string& family, const std::string& checkpointin
   config.gradient_checkpointing = checkpointing;
   config.resolve(0, 0);
   return config;
-}
-
-std::unique_ptr<LanguageModel> model_of(const ModelConfig& config) {
-  auto model = make_model(config, 1);
-  uint64_t seed = 0;
-  for (const auto& parameter : model->parameters().all())  // nanochat starts with zeros
-    parameter.value.detach().add_(random_tensor(parameter.value.sizes(), at::kFloat, ++seed, 0.1));
-  return model;
 }
 
 at::Tensor ids(int64_t rows, int64_t length, int64_t vocab) {
