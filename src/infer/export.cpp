@@ -25,13 +25,15 @@ bool copy_tokenizer(const fs::path& from, const fs::path& to) {
 void write_tokenizer(const Tokenizer& tokenizer, const Recipe& recipe, const fs::path& folder) {
   tokenizer.save(folder);
   const std::string end = tokenizer.decode(std::vector<int32_t>{tokenizer.end_of_text()});
-  nlohmann::ordered_json config{{"tokenizer_class", "PreTrainedTokenizerFast"},
-                                {"model_max_length", recipe.model.context},
-                                {"clean_up_tokenization_spaces", false},
-                                {"eos_token", end}};
+  const fs::path path = folder / "tokenizer_config.json";
+  auto config = fs::exists(path) ? nlohmann::ordered_json::parse(read_file(path)) : nlohmann::ordered_json();
+  config["tokenizer_class"] = "PreTrainedTokenizerFast";
+  config["model_max_length"] = recipe.model.context;
+  config["clean_up_tokenization_spaces"] = false;
+  config["eos_token"] = end;
   const auto jinja = chat_jinja(recipe.chat, tokenizer);
   if (!jinja.empty()) config["chat_template"] = jinja;
-  write_file_whole(folder / "tokenizer_config.json", config.dump(2) + "\n");
+  write_file_whole(path, config.dump(2) + "\n");
 }
 
 HuggingFaceTokens tokens_of(const Tokenizer& tokenizer) {

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "core/hash.h"
 #include "tokenizer/hf_json.h"
 #include "tokenizer/nfc.h"
@@ -252,10 +253,14 @@ void Bpe::index_tokens(const std::string& source) {
                        token.content, token.id);
     ids_by_bytes_.insert_or_assign(token.content, token.id);
   }
-  const std::string names[] = {"<|endoftext|>", "<|end_of_text|>", model_.end_of_text, "<|bos|>", "</s>",
-                               "<eos>"};
-  for (const std::string& name : names)
-    if (!name.empty() && !end_of_text_) end_of_text_ = token_id(name);
+  end_of_text_ = find_end_of_text(model_.end_of_text);
+}
+
+std::optional<int32_t> Bpe::find_end_of_text(const std::string& named) const {
+  for (const std::string& name : {std::string("<|endoftext|>"), std::string("<|end_of_text|>"), named,
+                                  std::string("<|bos|>"), std::string("</s>"), std::string("<eos>")})
+    if (const auto id = name.empty() ? std::nullopt : token_id(name)) return id;
+  return {};
 }
 
 void Bpe::find_crossings() {
@@ -307,6 +312,8 @@ int32_t Bpe::end_of_text() const {
 
 void Bpe::save(const std::filesystem::path& folder) const {
   write_hf_json(model_, folder / "tokenizer.json");
+  if (const std::string config = hf_config(model_); !config.empty())
+    write_file_whole(folder / "tokenizer_config.json", config);
 }
 
 uint64_t Bpe::fingerprint() const {
@@ -331,6 +338,10 @@ uint64_t Bpe::fingerprint() const {
   for (const SplitRule& rule : model_.splits) text(rule.regex.empty() ? regex_of(rule.pattern) : rule.regex);
   number(model_.nfc | model_.add_prefix_space << 1 | model_.ignore_merges << 2);
   number(static_cast<uint64_t>(model_.unknown));
+  // Only where they are not as usual: most shards and indexes of before these counted are still good.
+  if (!model_.parse_added) text("spelled out");
+  if (model_.same_rank) text("same rank");
+  if (end_of_text_ != find_end_of_text("")) number(static_cast<uint64_t>(*end_of_text_));
   return hasher.digest();
 }
 

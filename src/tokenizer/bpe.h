@@ -33,7 +33,8 @@ class Bpe : public Tokenizer {
   std::string decode(std::span<const int32_t> ids) const override;
   std::optional<int32_t> token_id(std::string_view token) const override;
   int32_t end_of_text() const override;
-  /// Writes tokenizer.json, as Hugging Face tokenizers has it.
+  /// Writes tokenizer.json, as Hugging Face tokenizers has it, and tokenizer_config.json where that does not
+  /// say it all.
   void save(const std::filesystem::path& folder) const override;
   uint64_t fingerprint() const override;
 
@@ -49,6 +50,8 @@ class Bpe : public Tokenizer {
   };
 
   void index_tokens(const std::string& source);
+  /// The token between documents, where `named` is what tokenizer_config.json names.
+  std::optional<int32_t> find_end_of_text(const std::string& named) const;
   void find_crossings();
   void find_exceptions();
 

@@ -16,8 +16,11 @@ BpeModel parse_hf_json(const std::string& bytes, const std::string& source);
 /// The same file, such that `tokenizers.Tokenizer.from_file` reads it.
 void write_hf_json(const BpeModel& model, const std::filesystem::path& path);
 
-/// The `eos_token` of a tokenizer_config.json, empty where there is none.
-std::string read_config_eos(const std::filesystem::path& path);
+/// What a tokenizer_config.json adds to tokenizer.json: `eos_token`, and under `tightloop`, which others
+/// leave alone, the flags that Hugging Face's file has no place for.
+void read_hf_config(const std::filesystem::path& path, BpeModel& model);
+/// The same file as JSON text; empty where tokenizer.json says it all.
+std::string hf_config(const BpeModel& model);
 
 /// The whole file; a data error when it is larger than any tokenizer is (1 GiB).
 std::string read_tokenizer_file(const std::filesystem::path& path);

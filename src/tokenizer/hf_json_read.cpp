@@ -281,14 +281,23 @@ BpeModel read_hf_json(const std::filesystem::path& path) {
   return parse_hf_json(read_tokenizer_file(path), path.string());
 }
 
-std::string read_config_eos(const std::filesystem::path& path) {
-  json::parser parser;
-  json::element value;
+void read_hf_config(const std::filesystem::path& path, BpeModel& model) {
   const std::string bytes = read_tokenizer_file(path);
-  if (parser.parse(bytes)["eos_token"].get(value)) return {};
+  json::parser parser;
+  json::object config, flags;
+  if (const auto error = parser.parse(bytes).get(config))
+    throw data_error("{} is not a JSON object: {}.", path.string(), simdjson::error_message(error));
+  json::element end;
   std::string_view content;
-  if (value.get(content) && value["content"].get(content)) return {};
-  return std::string(content);
+  if (!config["eos_token"].get(end) && (!end.get(content) || !end["content"].get(content)))
+    model.end_of_text = content;
+  if (config["tightloop"].get(flags)) return;
+  for (const auto& [name, value] : {std::pair<std::string_view, bool*>{"parse_added", &model.parse_added},
+                                    {"same_rank", &model.same_rank}}) {
+    const auto error = flags[name].get(*value);
+    if (error && error != simdjson::NO_SUCH_FIELD)
+      throw data_error("{}: '{}' must be true or false.", path.string(), name);
+  }
 }
 
 }  // namespace tightloop

@@ -39,6 +39,16 @@ Json pre_tokenizer(const BpeModel& model) {
 
 }  // namespace
 
+std::string hf_config(const BpeModel& model) {
+  Json config = Json::object();
+  if (!model.end_of_text.empty()) config["eos_token"] = model.end_of_text;
+  if (!model.parse_added) config["tightloop"]["parse_added"] = false;
+  if (model.same_rank) config["tightloop"]["same_rank"] = true;
+  if (config.empty()) return {};
+  config["tokenizer_class"] = "PreTrainedTokenizerFast";
+  return config.dump(2) + "\n";
+}
+
 void write_hf_json(const BpeModel& model, const std::filesystem::path& path) {
   Json added = Json::array();
   for (const AddedToken& token : model.added)

@@ -16,7 +16,7 @@ namespace {
 std::unique_ptr<Tokenizer> load_hf_json(const fs::path& path) {
   BpeModel model = read_hf_json(path);
   const fs::path config = path.parent_path() / "tokenizer_config.json";
-  if (fs::exists(config)) model.end_of_text = read_config_eos(config);
+  if (fs::exists(config)) read_hf_config(config, model);
   return std::make_unique<Bpe>(std::move(model), path.string());
 }
 
@@ -41,7 +41,8 @@ std::unique_ptr<Tokenizer> load_folder(const fs::path& folder) {
 
 std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path) {
   if (fs::is_directory(path)) return load_folder(path);
-  if (!fs::exists(path)) throw data_error("there is no file or folder '{}' to read a tokenizer from.", path.string());
+  if (!fs::exists(path))
+    throw data_error("there is no file or folder '{}' to read a tokenizer from.", path.string());
   const std::string name = path.filename().string(), extension = path.extension().string();
   if (name == "vocab.json" && fs::exists(path.parent_path() / "merges.txt"))
     return std::make_unique<Bpe>(read_gpt2_files(path, path.parent_path() / "merges.txt"), path.string());

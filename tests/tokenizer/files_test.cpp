@@ -65,9 +65,8 @@ TEST(HfJson, refuses_by_name_what_it_does_not_do) {
        "Metaspace"},
       {[](json& f) { f["pre_tokenizer"] = nullptr; }, "ByteLevel"},
       {[](json& f) {
-         f["pre_tokenizer"] = {
-             {"type", "Sequence"},
-             {"pretokenizers", {{{"type", "Metaspace"}}, f["pre_tokenizer"]}}};
+         f["pre_tokenizer"] = {{"type", "Sequence"},
+                               {"pretokenizers", {{{"type", "Metaspace"}}, f["pre_tokenizer"]}}};
        },
        "Metaspace"},
       {[](json& f) {
@@ -165,6 +164,26 @@ TEST(HfJson, keeps_all_when_written_again) {
   error_of(ExitCode::kData, [&] { second->decode(std::vector<int32_t>{265}); });  // a hole
 }
 
+TEST(HfJson, what_tokenizer_config_says_is_saved_too) {
+  TempFolder folder, saved;
+  json file = small_file();
+  file["added_tokens"].push_back({{"id", 260}, {"content", "<|bos|>"}, {"special", true}});
+  write_file_whole(folder / "tokenizer.json", file.dump());
+  const auto without = load_tokenizer(folder.path());
+  write_file_whole(folder / "tokenizer_config.json", R"({"eos_token": {"content": "<|end|>"}})");
+  const auto first = load_tokenizer(folder.path());
+  EXPECT_EQ(without->end_of_text(), 260);
+  EXPECT_EQ(first->end_of_text(), 259);
+  EXPECT_NE(first->fingerprint(), without->fingerprint());
+  first->save(saved.path());
+  EXPECT_EQ(load_tokenizer(saved.path())->end_of_text(), 259);
+  EXPECT_EQ(load_tokenizer(saved.path())->fingerprint(), first->fingerprint());
+  for (const char* bad : {"{\"eos_token\": ", R"({"tightloop": {"parse_added": 3}})"}) {
+    write_file_whole(folder / "tokenizer_config.json", bad);
+    error_of(ExitCode::kData, [&] { load_tokenizer(folder.path()); });
+  }
+}
+
 TEST(HfJson, prefix_space_and_no_split) {
   json file = small_file();
   file["pre_tokenizer"]["add_prefix_space"] = true;
@@ -209,6 +228,13 @@ TEST(Gpt2Files, reads_a_folder_and_says_what_is_wrong) {
   EXPECT_EQ(tokenizer->end_of_text(), 259);
   EXPECT_GT(tokenizer->encode("<|endoftext|>").size(), 1u);
   EXPECT_EQ(load_tokenizer(folder / "vocab.json")->fingerprint(), tokenizer->fingerprint());
+  TempFolder saved;
+  tokenizer->save(saved.path());
+  const auto again = load_tokenizer(saved.path());
+  EXPECT_EQ(again->encode("ab<|endoftext|>"), tokenizer->encode("ab<|endoftext|>"));
+  EXPECT_EQ(again->fingerprint(), tokenizer->fingerprint());
+  fs::remove(saved / "tokenizer_config.json");
+  EXPECT_NE(load_tokenizer(saved.path())->fingerprint(), tokenizer->fingerprint());
   write_file_whole(folder / "merges.txt", "a b\nzz\n");
   EXPECT_NE(error_of(ExitCode::kData, [&] { load_tokenizer(folder.path()); }).find("line 2"),
             std::string::npos);
@@ -234,7 +260,10 @@ TEST(Tiktoken, reads_ranks_and_exports_them) {
   EXPECT_GT(tokenizer->encode("<|fim_prefix|>").size(), 1u);
   TempFolder exported;
   tokenizer->save(exported.path());
-  EXPECT_EQ(load_tokenizer(exported.path())->fingerprint(), tokenizer->fingerprint());
+  const auto again = load_tokenizer(exported.path());
+  EXPECT_EQ(again->fingerprint(), tokenizer->fingerprint());
+  EXPECT_EQ(again->encode("ab<|fim_prefix|>"), tokenizer->encode("ab<|fim_prefix|>"));
+  EXPECT_TRUE(dynamic_cast<const Bpe&>(*again).model().same_rank);
   EXPECT_EQ(load_tokenizer(folder.path())->fingerprint(),
             tokenizer->fingerprint());  // the only one in the folder
   write_file_whole(folder / "mine.tiktoken", lines);
