@@ -9,6 +9,7 @@
 #include "cli/at_least.h"
 #include "cli/verbs.h"
 #include "core/error.h"
+#include "core/interrupt.h"
 #include "core/log.h"
 #include "train/checkpoint.h"
 #include "train/run_folder.h"
@@ -36,6 +37,7 @@ void average(const Options& options) {
   NamedTensors mean;
   nlohmann::json metadata;
   for (const int64_t step : steps) {
+    throw_if_interrupted();
     auto checkpoint = load_checkpoint(run.checkpoints(), step, /*weights_only=*/true);
     metadata = checkpoint.metadata;
     size_t at = 0;

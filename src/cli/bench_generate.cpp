@@ -10,6 +10,7 @@
 #include "cli/at_least.h"
 #include "cli/model_choice.h"
 #include "cli/verbs.h"
+#include "core/interrupt.h"
 #include "infer/generate.h"
 
 namespace tightloop::cli {
@@ -36,6 +37,7 @@ void measure(const Options& options) {
   for (int64_t round = 0; round < options.rounds; ++round) {
     const auto start = std::chrono::steady_clock::now();
     generate(*run.model, prompts, generation);
+    throw_if_interrupted();
     seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
   std::ranges::sort(seconds);

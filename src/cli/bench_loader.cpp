@@ -10,6 +10,7 @@
 #include "cli/recipe.h"
 #include "cli/verbs.h"
 #include "core/allocations.h"
+#include "core/interrupt.h"
 #include "data/dataset.h"
 #include "train/loading.h"
 #include "train/run_tokenizer.h"
@@ -48,6 +49,7 @@ Pass take(AnyLoader& loader, int64_t batches) {
   const AllocationCount allocations;
   const auto start = Clock::now();
   for (; pass.batches < batches; ++pass.batches) {
+    throw_if_interrupted();
     const auto& batch = loader.next();
     pass.rows += batch.rows;
     pass.tokens += tokens_in(batch);

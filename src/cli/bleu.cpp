@@ -13,6 +13,7 @@
 #include "cli/report.h"
 #include "cli/verbs.h"
 #include "core/error.h"
+#include "core/interrupt.h"
 #include "data/bootstrap.h"
 #include "data/chrf.h"
 #include "data/line_reader.h"
@@ -63,6 +64,7 @@ Counted count(const Options& options, const std::vector<std::string>& references
   const BleuOptions how{bleu_tokens(options.tokenize), options.lowercase};
   Counted system;
   for (size_t i = 0; i < references.size(); ++i) {
+    throw_if_interrupted();
     system.bleu.push_back(bleu_counts(hypotheses[i], references[i], how));
     system.chrf.push_back(chrf_counts(hypotheses[i], references[i], options.lowercase));
   }

@@ -73,6 +73,7 @@ class Conversation {
     put("\n");
     const bool stopped = interrupted();
     clear_interrupt();
+    throw_if_interrupted();  // a signal other than Ctrl-C
     if (!typed_) return;
     if (reply.dropped > 0)
       put(styled("(the oldest turns no longer fit into the model's context and were left out)\n", "2"));
@@ -126,7 +127,6 @@ void chat(const Options& options, const Settings& settings) {
   const ChatTemplate chat(run.recipe.chat, *run.tokenizer);
   ChatSession session(*run.model, *run.tokenizer, chat, run.recipe.model.context);
   session.set_system(options.system);
-  catch_interrupts();
   Conversation(session, options).run();
 }
 

@@ -10,6 +10,7 @@
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/interrupt.h"
 #include "data/dataset.h"
 #include "data/order_hash.h"
 #include "train/loading.h"
@@ -30,6 +31,7 @@ void print_order(AnyLoader& loader, const Options& options) {
   nlohmann::json parts = nlohmann::json::array();
   uint64_t whole = 0, part = 0;
   for (int64_t taken = 1; taken <= options.batches; ++taken) {
+    throw_if_interrupted();
     const auto& batch = loader.next();
     part += order_hash(batch, batch.index * options.world + options.rank);
     if (taken % options.every != 0 && taken != options.batches) continue;

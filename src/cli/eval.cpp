@@ -12,7 +12,6 @@
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "core/files.h"
-#include "core/interrupt.h"
 #include "core/terminal.h"
 #include "data/dataset.h"
 #include "infer/chat_session.h"
@@ -92,7 +91,6 @@ void ask(const Options& options, LoadedRun& run, const std::vector<ExamQuestion>
   if (options.batch > 0) how.rows = static_cast<size_t>(options.batch);
   how.progress = [](size_t done, size_t total) { show_progress("Answers", done, total); };
   const auto result = take_exam(*run.model, *run.tokenizer, exam, how);
-  if (interrupted()) throw Stop{static_cast<int>(ExitCode::kInterrupted)};
   findings.json.update(to_json(result));
   findings.text += to_text(result);
 }
@@ -102,7 +100,6 @@ void evaluate_translator(const Options& options, const std::string& folder, cons
   constexpr size_t kShown = 8;
   auto run = load_translator(folder, options.model.device, {}, options.model.precision);
   run.recipe.bind().apply(settings);
-  catch_interrupts();
   const auto dataset = load_dataset(run.recipe.data, run.recipe.tasks, *run.tokenizers.source,
                                     run.recipe.chat, &run.tokenizers.target(), RunFolder(folder).index());
   if (dataset.val->size() == 0) throw usage_error("'{}' held no pairs out.", folder);
@@ -132,7 +129,6 @@ void evaluate(const Options& options, const Settings& settings) {
   run.recipe.bind().apply(settings);
   const auto chat = chat_template(run.recipe.chat, *run.tokenizer);
   const auto stops = stop_tokens(*run.tokenizer, chat.get());
-  catch_interrupts();
   Findings findings{{{"run", folder}, {"step", run.step}}, fmt::format("{} at step {}\n", folder, run.step)};
   if (!options.input.empty()) measure_text(options, run, findings);
   if (!options.questions.empty()) {

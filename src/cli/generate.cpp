@@ -85,7 +85,6 @@ void answer(const Options& options) {
   if (std::ranges::any_of(rows,
                           [&](const Prompt& row) { return static_cast<int64_t>(row.ids.size()) > context; }))
     log::warn("A prompt is longer than the {} tokens that the model was trained on.", context);
-  catch_interrupts();
 
   // One text alone is shown as it arrives.
   const bool live = rows.size() == 1 && !options.json;
@@ -121,7 +120,7 @@ void answer(const Options& options) {
   json["tokens"] = tokens, json["seconds"] = seconds;
   json["tokens_per_second"] = static_cast<double>(tokens) / seconds;
   if (options.json) print_text(dump(json) + "\n");
-  if (interrupted()) throw Stop{static_cast<int>(ExitCode::kInterrupted)};
+  throw_if_interrupted();
 }
 
 }  // namespace

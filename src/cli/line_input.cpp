@@ -50,13 +50,14 @@ std::optional<LineInput::Line> LineInput::read() {
       return Line{std::exchange(buffer_, {})};
     }
     std::array<char, 4096> bytes;
-    const auto got = ::read(STDIN_FILENO, bytes.data(), bytes.size());
-    if (got < 0 && errno == EINTR) {
-      if (!interrupted()) continue;
+    if (interrupted()) {
       clear_interrupt();
+      throw_if_interrupted();  // a signal other than Ctrl-C
       buffer_.clear();
       return Line{{}, /*interrupted=*/true};
     }
+    const auto got = ::read(STDIN_FILENO, bytes.data(), bytes.size());
+    if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
       at_end_ = true;
     } else {
@@ -77,9 +78,10 @@ std::optional<LineInput::Line> LineInput::edit() {
   const RawTerminal raw;
   draw();
   for (;;) {
+    throw_if_interrupted();
     char byte = 0;
     const auto got = ::read(STDIN_FILENO, &byte, 1);
-    if (got < 0 && errno == EINTR && !interrupted()) continue;
+    if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return std::nullopt;
     const auto event = editor_.feed(byte);
     if (event == LineEditor::Event::kEnd) return std::nullopt;

@@ -10,7 +10,6 @@
 #include "cli/recipe.h"
 #include "cli/verbs.h"
 #include "core/error.h"
-#include "core/interrupt.h"
 #include "core/log.h"
 #include "core/terminal.h"
 #include "train/run_tokenizer.h"
@@ -34,7 +33,6 @@ std::string summary(const PrepareProgress& progress) {
 void run_prepare(const Options& options, const Settings& settings) {
   const Recipe recipe = read_recipe(options.file, settings);
   const auto tokenizer = make_tokenizer(recipe);
-  catch_interrupts();
   auto last = std::chrono::steady_clock::now();
   PrepareOptions preparing{.folder = options.output, .shard_tokens = options.shard_tokens, .progress = {}};
   preparing.progress = [&](const PrepareProgress& progress) {
@@ -44,15 +42,19 @@ void run_prepare(const Options& options, const Settings& settings) {
       log::info("{}", summary(progress));
       last = now;
     }
-    return !interrupted();
+    return true;
   };
-  const auto report = prepare({recipe.data, recipe.tasks, recipe.chat, *tokenizer}, preparing);
+  const auto report = [&] {
+    try {
+      return prepare({recipe.data, recipe.tasks, recipe.chat, *tokenizer}, preparing);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kInterrupted) throw;
+      throw Error(error.code(),
+                  fmt::format("{} The same command goes on from the last finished shard.", error.what()));
+    }
+  }();
   terminal::clear_live();
   if (report.bad.total() > 0) log::warn("{}", report.bad.report());
-  if (!report.finished) {
-    log::warn("Stopped; the same command goes on from the last finished shard.");
-    throw Stop{static_cast<int>(ExitCode::kInterrupted)};
-  }
   if (report.totals.train_documents == 0)
     throw data_error("there is no document to learn from, so '{}' is of no use.", options.output);
   if (!report.mixture.empty()) {

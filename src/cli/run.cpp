@@ -11,6 +11,7 @@
 
 #include "cli/verbs.h"
 #include "core/error.h"
+#include "core/interrupt.h"
 #include "core/log.h"
 #include "core/terminal.h"
 #include "core/version.h"
@@ -105,6 +106,7 @@ int parse_and_run(int argc, char** argv) {
 }  // namespace
 
 int run(int argc, char** argv) {
+  catch_interrupts();
   try {
     return parse_and_run(argc, argv);
   } catch (const Stop& stop) {

@@ -60,6 +60,7 @@ void translate_lines(LoadedTranslator& run, Options& options, LineInput& input) 
       const auto line = input.next();
       more = line.has_value();
       if (!more) break;
+      if (line->interrupted) throw Error(ExitCode::kInterrupted, "stopped by Ctrl-C.");
       lines.push_back(line->text);
       if (lines.back().ends_with('\r')) lines.back().pop_back();
     }
@@ -67,7 +68,6 @@ void translate_lines(LoadedTranslator& run, Options& options, LineInput& input) 
     options.how.progress = [&](size_t done) { show_progress("Lines", before + done, before + lines.size()); };
     const auto found = translate(*run.model, run.tokenizers, lines, options.how);
     terminal::clear_live();
-    if (interrupted()) throw Stop{static_cast<int>(ExitCode::kInterrupted)};
     std::string text;
     for (size_t i = 0; i < lines.size(); ++i) text += line_of(lines[i], found[i], options) + "\n";
     put(text);
@@ -82,11 +82,15 @@ void converse(LoadedTranslator& run, Options& options, LineInput& input) {
       put("(Ctrl-D ends)\n");
       continue;
     }
-    const std::vector<std::string> lines{line->text};
-    clear_interrupt();
-    const auto found = translate(*run.model, run.tokenizers, lines, options.how);
-    for (const auto& one : found.front())
-      put(options.scores ? fmt::format("{:.4f}\t{}\n", one.score, one.text) : one.text + "\n");
+    try {
+      for (const auto& one : translate(*run.model, run.tokenizers, {&line->text, 1}, options.how).front())
+        put(options.scores ? fmt::format("{:.4f}\t{}\n", one.score, one.text) : one.text + "\n");
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kInterrupted) throw;
+      clear_interrupt();
+      throw_if_interrupted();  // a signal other than Ctrl-C
+      put("(stopped)\n");
+    }
     ++options.how.first_line;
   }
   put("\n");
@@ -101,7 +105,6 @@ void run_verb(Options& options) {
     log::warn("line {} has {} tokens; it is cut to the {} that the model reads.",
               options.how.first_line + line + 1, tokens, run.recipe.model.context);
   };
-  catch_interrupts();
   const bool typed = ::isatty(STDIN_FILENO) && ::isatty(STDOUT_FILENO);
   LineInput input(typed, "> ", typed && !std::getenv("NO_COLOR") ? "1;36" : nullptr);
   if (typed) return converse(run, options, input);

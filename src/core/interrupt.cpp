@@ -2,17 +2,40 @@
 
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <csignal>
+
+#include "core/error.h"
 
 namespace tightloop {
 
 namespace {
 
-volatile std::sig_atomic_t signalled = 0;
+using namespace std::chrono_literals;
 
-void on_signal(int) {
-  if (signalled) ::_exit(130);
-  signalled = 1;
+constexpr auto kSameSignal = 500ms;
+constexpr struct {
+  int number;
+  const char* name;
+} kSignals[] = {{SIGINT, "Ctrl-C (SIGINT)"},
+                {SIGTERM, "SIGTERM"},
+                {SIGHUP, "SIGHUP (the terminal or its connection is gone)"},
+                {SIGUSR1, "SIGUSR1"},
+                {SIGQUIT, "SIGQUIT"}};
+
+volatile std::sig_atomic_t signalled = 0;  // its number
+std::atomic<std::chrono::steady_clock::time_point> first_at;
+volatile std::sig_atomic_t uninterrupted_works = 0, ends_program = 0;
+static_assert(decltype(first_at)::is_always_lock_free, "a handler may not wait for a lock");
+
+void on_signal(int number) {
+  const auto now = std::chrono::steady_clock::now();
+  if (signalled ? now - first_at.load() > kSameSignal : ends_program != 0)
+    ::_exit(static_cast<int>(ExitCode::kInterrupted));
+  if (signalled) return;
+  first_at = now;
+  signalled = number;
 }
 
 }  // namespace
@@ -20,12 +43,35 @@ void on_signal(int) {
 void catch_interrupts() {
   struct sigaction action {};
   action.sa_handler = on_signal;
-  ::sigaction(SIGINT, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
+  for (const auto& signal : kSignals) {
+    struct sigaction before {};
+    const bool by_nohup =
+        signal.number == SIGHUP && ::sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;
+    if (!by_nohup) ::sigaction(signal.number, &action, nullptr);
+  }
+  for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);
 }
 
 bool interrupted() { return signalled != 0; }
 
-void clear_interrupt() { signalled = 0; }
+void throw_if_interrupted() {
+  if (uninterrupted_works > 0) return;
+  for (const auto& signal : kSignals)
+    if (signal.number == signalled)
+      throw Error(ExitCode::kInterrupted, fmt::format("stopped by {}.", signal.name));
+}
+
+void clear_interrupt() {
+  if (signalled == SIGINT) signalled = 0;
+}
+
+UninterruptedWork::UninterruptedWork() { uninterrupted_works = uninterrupted_works + 1; }
+UninterruptedWork::~UninterruptedWork() { uninterrupted_works = uninterrupted_works - 1; }
+
+InterruptEndsProgram::InterruptEndsProgram() {
+  ends_program = 1;
+  throw_if_interrupted();  // one that came before
+}
+InterruptEndsProgram::~InterruptEndsProgram() { ends_program = 0; }
 
 }  // namespace tightloop

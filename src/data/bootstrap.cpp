@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "core/interrupt.h"
 #include "core/random.h"
 
 namespace tightloop {
@@ -31,6 +32,7 @@ BootstrapResult paired_bootstrap(uint32_t sentences, int samples, uint64_t seed,
   std::vector<double> ones, twos, differences;
   Random random(seed);
   for (int sample = 0; sample < samples; ++sample) {
+    throw_if_interrupted();
     for (auto& number : drawn) number = static_cast<uint32_t>(random.below(sentences));
     ones.push_back(first(drawn)), twos.push_back(second(drawn));
     differences.push_back(std::abs(twos.back() - ones.back()));

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/interrupt.h"
 #include "data/dataset.h"
 #include "data/pairs.h"
 #include "data/rows.h"
@@ -68,6 +69,7 @@ DataCheck check_data(const SourceOptions& options) {
       std::vector<uint8_t> mask(1 << 16);
       std::vector<int32_t> ids(mask.size());  // read too, so that every block of a shard is verified
       for (uint64_t at = 0; at < documents->tokens(); at += mask.size()) {
+        throw_if_interrupted();
         const uint64_t count = std::min<uint64_t>(mask.size(), documents->tokens() - at);
         part->supervised += documents->read_mask(at, count, mask.data());
         documents->read(at, count, ids.data());

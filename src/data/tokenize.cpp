@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "core/interrupt.h"
 #include "core/threads.h"
 #include "data/prefetcher.h"
 
@@ -77,6 +78,7 @@ void tokenize(RecordReader& reader, const Renderer& renderer, const TokenizeOpti
   });
   for (;;) {
     Round& round = rounds[prefetcher.next()];
+    throw_if_interrupted();
     if (round.records.size() == 0) return;
     for (size_t i = round.skipped; i < round.records.size(); ++i) {
       Record record = round.records[i];

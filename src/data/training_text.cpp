@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/interrupt.h"
 #include "data/held_out.h"
 #include "data/render.h"
 #include "data/source.h"
@@ -43,6 +44,7 @@ bool TrainingText::next(std::string& text) {
   }
   for (;;) {
     if (at_ == batch_.size()) {
+      throw_if_interrupted();
       batch_.clear();
       at_ = 0;
       if (!reader_->read(batch_, /*records=*/256, /*bytes=*/1 << 20)) return false;

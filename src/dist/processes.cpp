@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/interrupt.h"
 #include "core/log.h"
 #include "dist/heartbeat.h"
 #include "dist/process_group.h"
@@ -93,6 +94,7 @@ class Processes::Peers {
       : launch_(launch), exceptions_(std::uncaught_exceptions()) {
     // c10d's own messages, with stack traces, would stand between ours.
     if (!std::getenv("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
+    const InterruptEndsProgram at_once;  // c10d does not stop waiting for peers
     try {
       store_ = connect(timing, /*serve=*/!launch.store_runs && launch.rank == 0);
       join(timing);

@@ -105,6 +105,7 @@ class Search {
 
   std::vector<std::vector<Translation>> run() {
     for (int64_t t = 0; t < most_ && !rows_.empty(); ++t) {
+      throw_if_interrupted();
       const auto hidden = model_.decode(last_, memory_, {.cache = &cache_});
       auto logits = model_.logits(hidden.select(1, 0)).to(at::kFloat);
       if (config_.sample)
@@ -313,7 +314,8 @@ std::vector<std::vector<Translation>> decode_all(Seq2Seq& model,
     const int64_t scores = followed * model.config().vocab_size * static_cast<int64_t>(sizeof(float));
     most_rows = static_cast<size_t>(std::max<int64_t>(1, kMostScoreBytes / scores));
   }
-  for (size_t first = 0; first < order.size() && !interrupted();) {
+  for (size_t first = 0; first < order.size();) {
+    throw_if_interrupted();
     const int64_t longest = std::ssize(sources[order[first]]);
     const auto rows =
         std::min(most_rows, static_cast<size_t>(std::max<int64_t>(1, batch_tokens / (longest * followed))));

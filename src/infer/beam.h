@@ -52,7 +52,7 @@ std::vector<std::vector<Translation>> decode_batch(Seq2Seq& model,
 /// The same over any number of sources: those of similar length together, at most `batch_tokens` source
 /// cells times translations followed in a batch (0: as many as suit the device). An empty source (begin and
 /// end alone) has one translation, the empty one. Source i has the number first_number + i. `done` is told
-/// how many are finished. An interrupt leaves those without translations that were not begun.
+/// how many are finished.
 std::vector<std::vector<Translation>> decode_all(Seq2Seq& model,
                                                  std::span<const std::vector<int32_t>> sources,
                                                  const TargetTokens& tokens, const DecodeConfig& config,

@@ -98,7 +98,8 @@ ExamResult take_exam(LanguageModel& model, const Tokenizer& tokenizer,
   const auto length = [&](const Candidate& c) { return questions[c.question].prompt.size(); };
   std::ranges::stable_sort(candidates, {}, length);
   std::vector<double> best_score(questions.size(), -std::numeric_limits<double>::infinity());
-  for (size_t first = 0; first < candidates.size() && !interrupted(); first += options.rows) {
+  for (size_t first = 0; first < candidates.size(); first += options.rows) {
+    throw_if_interrupted();
     const std::span batch(&candidates[first], std::min(options.rows, candidates.size() - first));
     score(model, questions, batch);
     for (const Candidate& c : batch) {
@@ -113,6 +114,7 @@ ExamResult take_exam(LanguageModel& model, const Tokenizer& tokenizer,
   generation.vocab_size = tokenizer.vocab_size();
   const auto made = generate_all(model, prompts, generation, options.rows,
                                  [&](size_t done) { progress(candidates.size() + done); });
+  throw_if_interrupted();  // half of the answers would be wrong ones
   for (size_t i = 0; i < made.size(); ++i) answers[asked[i]].push_back(tokenizer.decode(made[i].ids));
 
   ExamResult result;

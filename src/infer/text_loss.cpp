@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/interrupt.h"
 #include "infer/token_scores.h"
 
 namespace tightloop {
@@ -40,6 +41,7 @@ TextLoss text_loss(LanguageModel& model, std::span<const int32_t> ids, const Tex
   }
   TextLoss loss;
   for (size_t first = 0; first < windows.size(); first += options.rows) {
+    throw_if_interrupted();
     const auto rows = std::min<int64_t>(options.rows, static_cast<int64_t>(windows.size() - first));
     auto inputs = at::empty({rows, length}, at::kLong), targets = at::empty({rows, length}, at::kLong);
     for (int64_t row = 0; row < rows; ++row) {

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/interrupt.h"
 #include "model/huggingface.h"
 #include "model/safetensors.h"
 
@@ -144,6 +145,7 @@ void write_shards(const std::vector<Shard>& shards, uint64_t total, const fs::pa
   }
   nlohmann::json index{{"metadata", {{"total_size", total}}}};
   for (size_t i = 0; i < shards.size(); ++i) {
+    throw_if_interrupted();
     const auto name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
     write_safetensors(folder / name, shards[i].tensors, metadata);
     for (const auto& entry : shards[i].tensors) index["weight_map"][entry.first] = name;
@@ -188,6 +190,7 @@ void import_weights(const fs::path& folder, LanguageModel& model) {
   // A bare decoder is saved without the name of the part that it is in a model with a head.
   const std::string prefix = model.config().family == "gpt2" ? "transformer." : "model.";
   for (const auto& slot : layout_of(model, fused)) {
+    throw_if_interrupted();
     auto found = theirs.find(slot.name);
     if (found == theirs.end() && slot.name.starts_with(prefix))
       found = theirs.find(slot.name.substr(prefix.size()));
@@ -230,6 +233,7 @@ void export_weights(const LanguageModel& model, at::ScalarType dtype, const Hugg
   std::vector<Shard> shards(1);
   uint64_t total = 0;
   for (const auto& slot : layout_of(model)) {
+    throw_if_interrupted();
     auto tensor = part_of(model.parameters().find(slot.parameter)->value.detach(), slot).to(dtype);
     if (shards.back().bytes > 0 && shards.back().bytes + tensor.nbytes() > shard_bytes) shards.emplace_back();
     shards.back().bytes += tensor.nbytes(), total += tensor.nbytes();

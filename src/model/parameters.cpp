@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "core/hash.h"
+#include "core/interrupt.h"
 #include "core/random.h"
 
 namespace tightloop {
@@ -52,6 +53,7 @@ void fill_ramp(float* out, int64_t count, double first, double last) {
 
 at::Tensor Parameters::add(const std::string& name, at::IntArrayRef shape, Init init) {
   if (find(name)) throw std::logic_error("two parameters are called " + name);
+  throw_if_interrupted();
   auto value = at::empty(shape, at::kFloat);
   float* data = value.data_ptr<float>();
   if (init.kind == Init::kNormal) fill_normal(data, value.numel(), init.std, hash64(name, seed_));

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/interrupt.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/word_count.h"
 
@@ -72,11 +73,13 @@ class Trainer {
       words_.push_back({symbols_.size(), static_cast<uint32_t>(word.size()), count});
       for (const char c : word) symbols_.push_back(static_cast<uint8_t>(c));
     });
-    for (uint32_t w = 0; w < words_.size(); ++w)
+    for (uint32_t w = 0; w < words_.size(); ++w) {
+      if (w % 4096 == 0) throw_if_interrupted();
       for (uint32_t i = 0; i + 1 < words_[w].length; ++i) {
         const int32_t* at = &symbols_[words_[w].begin + i];
         change(at[0], at[1], w, words_[w].count);
       }
+    }
     for (uint32_t pair = 0; pair < pairs_.size(); ++pair) queue(pair);
     fresh_.clear();
   }
@@ -191,6 +194,7 @@ std::unique_ptr<Tokenizer> train_bpe(const BpeTrainOptions& options,
                                 [&](size_t bytes) { report("counting words", bytes, 0); }));
     MergeRule rule;
     for (int32_t i = 0; i < merges && trainer.next(rule, 256 + i); ++i) {
+      throw_if_interrupted();
       model.merges.push_back(rule);
       model.tokens.push_back(
           {model.tokens[rule.left].bytes + model.tokens[rule.right].bytes, BpeModel::Token::kBytes});

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/hash.h"
+#include "core/interrupt.h"
 #include "core/threads.h"
 
 namespace tightloop {
@@ -115,6 +116,7 @@ std::unique_ptr<Tokenizer> train_sentencepiece(const SentencePieceTrainOptions& 
       {"max_sentence_length", "65536"},  // bytes; longer ones are left out
       {"minloglevel", "2"},
   };
+  const InterruptEndsProgram at_once;
   Sentences sentences(next_sentence);
   std::string model;
   const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, &sentences, &model);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/interrupt.h"
 #include "ops/config.h"
 #include "ops/fused_head.h"
 
@@ -130,6 +131,7 @@ HeldOutLoss held_out_loss(LanguageModel& model, Loader& loader, int64_t limit) {
   HeldOutLoss total;
   auto sum = at::zeros({}, at::TensorOptions(at::kDouble).device(model.device()));
   for (int64_t taken = 0; limit == 0 || taken < limit; ++taken) {
+    throw_if_interrupted();
     const Batch* batch = loader.try_next();
     if (!batch) break;
     check_ids(*batch, model.config().vocab_size);

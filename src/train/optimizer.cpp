@@ -19,6 +19,7 @@
 #include <iterator>
 
 #include "core/error.h"
+#include "core/interrupt.h"
 #include "ops/gradient_norm.h"
 #include "train/step_numbers.h"
 #include "train/update_rules.h"
@@ -149,6 +150,7 @@ void Optimizer::load(const Safetensors& weights, const Safetensors& state) {
 void load_weights(Parameters& parameters, const Safetensors& weights, const std::string& file) {
   c10::NoGradGuard no_grad;
   for (const auto& parameter : parameters.all()) {
+    throw_if_interrupted();
     parameter.value.detach().copy_(tensor_of(weights, parameter.name, parameter.value, file));
   }
   for (const auto& [name, tensor] : weights.tensors) {

@@ -247,7 +247,6 @@ bool Trainer::stop_wanted(int64_t step) {
 
 TrainResult Trainer::run() {
   const auto& train = recipe_.train;
-  catch_interrupts();
   const int64_t last = train.stop_at > 0 ? std::min(train.stop_at, train.steps) : train.steps;
   const auto feed = open_feed(last);
   if (processes_.main()) {
@@ -291,9 +290,17 @@ TrainResult Trainer::run() {
 bool Trainer::evaluate(int64_t step, TrainResult& result) {
   const auto& train = recipe_.train;
   engine_->syncs().count("evaluate");
-  auto values = task_->evaluate();
-  if (values.empty()) return false;
-  if (more_evaluation_) std::ranges::move(more_evaluation_(), std::back_inserter(values));
+  Task::Evaluation values;
+  try {
+    std::optional<UninterruptedWork> all_or_none;
+    if (processes_.world() > 1) all_or_none.emplace();
+    values = task_->evaluate();
+    if (values.empty()) return false;
+    if (more_evaluation_) std::ranges::move(more_evaluation_(), std::back_inserter(values));
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kInterrupted) throw;
+    return false;  // the run saves and stops
+  }
   const double loss = values.front().second;
   result.held_out_loss = loss;
   if (metrics_) {
@@ -329,6 +336,7 @@ StepTimes Trainer::time_steps(int64_t steps) {
   taken_ = &times.steps;
   const auto some = [&](int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
+      throw_if_interrupted();
       step(done_ + 1, *timed_feed_);
       if (done_ % recipe_.train.logging_steps == 0) progress_->end_line();
       if (buffer_->full()) extract(/*all=*/recipe_.train.loss_extract_interval == 1);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/interrupt.h"
 #include "core/log.h"
 #include "core/terminal.h"
 #include "data/random_documents.h"
@@ -115,6 +116,7 @@ Task::Evaluation TranslationTask::evaluate() {
   auto sum = at::zeros({}, at::TensorOptions(at::kDouble).device(model_->device()));
   double tokens = 0;
   while (const PairBatch* batch = loader.try_next()) {
+    throw_if_interrupted();
     sum.add_(pair_loss(*model_, to_device(*batch, model_->device())).sum);
     tokens += static_cast<double>(batch->supervised);
   }
