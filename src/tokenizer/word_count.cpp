@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/hash.h"
+#include "core/interrupt.h"
 #include "core/threads.h"
 
 namespace tightloop {
@@ -73,7 +74,8 @@ WordCount count_words(SplitPattern pattern, const std::function<bool(std::string
     const size_t grain = std::max<size_t>(1, texts.size() / (8 * threads));
     parallel_for(texts.size(), threads, grain, [&](size_t begin, size_t end, int worker) {
       WordCount& mine = counts[worker];
-      for (size_t i = begin; i < end; ++i)
+      for (size_t i = begin; i < end; ++i) {
+        throw_if_interrupted();
         scan(pattern, texts[i], [&](std::string_view word) {
           while (word.size() > kWordBytes) {
             size_t length = kWordBytes;
@@ -83,6 +85,7 @@ WordCount count_words(SplitPattern pattern, const std::function<bool(std::string
           }
           mine.add(word, hash64(word), 1);
         });
+      }
     });
     seen += batch;
     batch = 0;
