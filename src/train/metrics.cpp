@@ -1,6 +1,7 @@
 #include "train/metrics.h"
 
 #include <chrono>
+#include <cmath>
 #include <exception>
 #include <thread>
 
@@ -63,6 +64,16 @@ nlohmann::json values_of(const IntervalReport& report, bool reduced) {
   return values;
 }
 
+void spell_non_finite(nlohmann::json& values) {
+  if (values.is_structured()) {
+    for (auto& value : values) spell_non_finite(value);
+  } else if (values.is_number_float()) {
+    const auto number = values.get<double>();
+    if (std::isnan(number)) values = "NaN";
+    if (std::isinf(number)) values = number > 0 ? "Infinity" : "-Infinity";
+  }
+}
+
 /// The queue, the thread and the sinks.
 class Metrics::Writer {
  public:
@@ -74,6 +85,7 @@ class Metrics::Writer {
 
   /// Without a line: flush.
   void push(std::optional<MetricsLine> line) {
+    if (line) spell_non_finite(line->values);
     if (thread_.joinable()) {
       queue_.push(std::move(line));
     } else {

@@ -78,4 +78,8 @@ class Metrics {
 /// The line of metrics.jsonl; `reduced`: log.reduced_logging.
 nlohmann::json values_of(const IntervalReport& report, bool reduced);
 
+/// JSON has no numbers that are not finite, and would write null: they become "NaN", "Infinity" and
+/// "-Infinity", as JavaScript and Python spell them.
+void spell_non_finite(nlohmann::json& values);
+
 }  // namespace tightloop

@@ -40,6 +40,7 @@ void JsonLinesSink::write(const MetricsLine& line) {
 }
 
 void JsonLinesSink::flush() {
+  if (!fs::exists(path_)) throw checkpoint_error("'{}' was removed while it was written.", path_.string());
   if (!file_.flush()) throw checkpoint_error("cannot write '{}' (is the disk full?).", path_.string());
 }
 

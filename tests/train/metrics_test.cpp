@@ -338,6 +338,33 @@ std::vector<nlohmann::json> lines_of(const fs::path& file) {
   return lines;
 }
 
+TEST(MetricsFile, NumbersThatAreNotFiniteAreNotWrittenAsNull) {
+  const TempFolder folder;
+  {
+    Metrics metrics({}, standard_sinks(folder / "metrics.jsonl", 0));
+    auto report = report_of(1, NAN);
+    report.grad_norm = INFINITY, report.expert_loads = {{0.5, -INFINITY}};
+    metrics.interval(report);
+    metrics.line({{"global_step", 2}, {"eval/loss", NAN}});
+  }
+  const auto lines = lines_of(folder / "metrics.jsonl");
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0]["training/loss"], "NaN");
+  EXPECT_EQ(lines[0]["training/grad_norm"], "Infinity");
+  EXPECT_EQ(lines[0]["training/expert_loads"], (nlohmann::json{{0.5, "-Infinity"}}));
+  EXPECT_EQ(lines[1]["eval/loss"], "NaN");
+}
+
+TEST(MetricsFile, OneThatIsRemovedIsNotWrittenOnInSilence) {
+  const TempFolder folder;
+  JsonLinesSink sink(folder / "metrics.jsonl", 0);
+  sink.write({{{"global_step", 1}}});
+  sink.flush();
+  fs::remove(folder / "metrics.jsonl");
+  sink.write({{{"global_step", 2}}});
+  testing::error_of(ExitCode::kCheckpoint, [&] { sink.flush(); });
+}
+
 TEST(MetricsFile, HoldsNoRunningAverages) {
   const TempFolder folder;
   Metrics metrics({}, standard_sinks(folder / "metrics.jsonl", 0));
