@@ -36,6 +36,19 @@ std::string checkpointing_text(int64_t blocks, const ModelConfig& model) {
   return blocks == 0 ? "none" : blocks == model.layers ? "all" : std::to_string(blocks);
 }
 
+bool memory_is_checked(int64_t step) {
+  constexpr int64_t kEvery = 50;
+  return step % kEvery == 0;
+}
+
+bool empties_cache(const TrainConfig& train, int64_t step, const MemoryStats& memory, int64_t total) {
+  constexpr double kNearlyFull = 0.9;
+  if (train.empty_cache_steps > 0 && step % train.empty_cache_steps == 0) return true;
+  const double limit = train.memory_limit * (1 << 30), all = static_cast<double>(total);
+  const double most = limit > 0 ? std::min(limit, all) : all;
+  return memory_is_checked(step) && static_cast<double>(memory.reserved) > kNearlyFull * most;
+}
+
 std::string settled_checkpointing(const MemoryPlanner& planner, const ModelConfig& model, double memory) {
   if (model.gradient_checkpointing != "auto") return model.gradient_checkpointing;
   const auto found = planner.with_checkpointing(planner.written(), kUsableMemory * memory);

@@ -65,6 +65,12 @@ std::string settled_checkpointing(const MemoryPlanner& planner, const ModelConfi
 /// The recipe's model, resolved, with that settled for a device (train.memory_limit counts).
 ModelConfig settled_model(const Recipe& recipe, const Device& device);
 
+/// Whether a step is one after which the allocator's memory is looked at, whatever is logged.
+bool memory_is_checked(int64_t step);
+/// Whether the allocator's cache is emptied after a step: every train.empty_cache_steps, and where it holds
+/// nearly all of what it may have (train.memory_limit, or the device's `total`).
+bool empties_cache(const TrainConfig& train, int64_t step, const MemoryStats& memory, int64_t total);
+
 /// What model.gradient_checkpointing says for so many blocks: "none", "all" or the number.
 std::string checkpointing_text(int64_t blocks, const ModelConfig& model);
 

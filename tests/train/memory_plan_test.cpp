@@ -188,5 +188,32 @@ TEST(MemoryPlan, AutoTakesAsFewBlocksAsFit) {
   EXPECT_EQ(settled_checkpointing(planner, model, 1), "3");
 }
 
+TEST(MemoryPlan, TheCacheIsEmptiedWhenTheDeviceIsNearlyFullWhateverIsLogged) {
+  constexpr auto kTotal = static_cast<int64_t>(80 * kGiB);
+  const auto held = [](double gib) { return MemoryStats{.reserved = static_cast<int64_t>(gib * kGiB)}; };
+  const TrainConfig train;  // which knows nothing of logging
+  EXPECT_FALSE(empties_cache(train, 100, held(71), kTotal));
+  EXPECT_TRUE(empties_cache(train, 100, held(73), kTotal));
+  EXPECT_FALSE(empties_cache(train, 101, held(73), kTotal)) << "not after every step";
+  EXPECT_FALSE(empties_cache(train, 100, {}, kTotal));
+}
+
+TEST(MemoryPlan, TheCacheIsEmptiedByTheLimitWhereThereIsOne) {
+  constexpr auto kTotal = static_cast<int64_t>(80 * kGiB);
+  TrainConfig train;
+  train.memory_limit = 20;
+  EXPECT_TRUE(empties_cache(train, 100, {.reserved = static_cast<int64_t>(19 * kGiB)}, kTotal));
+  EXPECT_FALSE(empties_cache(train, 100, {.reserved = static_cast<int64_t>(17 * kGiB)}, kTotal));
+  train.memory_limit = 200;
+  EXPECT_TRUE(empties_cache(train, 100, {.reserved = static_cast<int64_t>(73 * kGiB)}, kTotal));
+}
+
+TEST(MemoryPlan, TheCacheIsEmptiedAsOftenAsAsked) {
+  TrainConfig train;
+  train.empty_cache_steps = 7;
+  EXPECT_TRUE(empties_cache(train, 14, {}, 1));
+  EXPECT_FALSE(empties_cache(train, 15, {}, 1));
+}
+
 }  // namespace
 }  // namespace tightloop
