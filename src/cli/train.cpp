@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -9,11 +10,13 @@
 #include "cli/report.h"
 #include "cli/verbs.h"
 #include "core/error.h"
+#include "core/interrupt.h"
 #include "core/log.h"
 #include "core/terminal.h"
 #include "dist/processes.h"
 #include "infer/exam.h"
 #include "infer/translate.h"
+#include "train/checkpoint.h"
 #include "train/trainer.h"
 #include "train/translation_task.h"
 
@@ -32,7 +35,23 @@ fs::path run_path(const RunConfig& run, const std::string& file) {
   return fs::path(run.dir) / (run.name.empty() ? fs::path(file).stem().string() : run.name);
 }
 
+/// Questions that a model of tasks was not trained on. The run is saved: nothing here may end it with an
+/// error.
+void examine(Trainer& trainer) {
+  try {
+    const auto exam = exam_of(held_out_questions(trainer.recipe().tasks), trainer.tokenizer());
+    log::info("{}", to_text(take_exam(trainer.model(), trainer.tokenizer(), exam,
+                                      greedy_exam(exam, trainer.tokenizer()))));
+  } catch (const std::exception& error) {
+    if (interrupted()) throw;
+    log::warn("The exam on held-out questions failed: {}", error.what());
+  }
+}
+
 void finish(Trainer& trainer, const TrainResult& result, const fs::path& root) {
+  if (!std::ranges::count(checkpoint_steps(RunFolder(root).checkpoints()), result.step))
+    throw checkpoint_error("step {} was saved in '{}' and is not there any more.", result.step,
+                           root.string());
   const std::string again = fmt::format("tightloop train --resume {}", root.string());
   if (result.interrupted) {
     log::warn("Stopped after step {}; everything is saved. Go on with: {}", result.step, again);
@@ -43,11 +62,7 @@ void finish(Trainer& trainer, const TrainResult& result, const fs::path& root) {
             root.string());
   if (result.step < trainer.recipe().train.steps && !result.stopped_early)
     return log::info("Go on with: {}", again);
-  if (trainer.recipe().data.source == "tasks") {
-    const auto exam = exam_of(held_out_questions(trainer.recipe().tasks), trainer.tokenizer());
-    log::info("{}", to_text(take_exam(trainer.model(), trainer.tokenizer(), exam,
-                                      greedy_exam(exam, trainer.tokenizer()))));
-  }
+  if (trainer.recipe().data.source == "tasks") examine(trainer);
 }
 
 /// BLEU and chrF of some held-out pairs, where the recipe wants them.

@@ -26,7 +26,7 @@ constexpr struct {
 
 volatile std::sig_atomic_t signalled = 0;  // its number
 std::atomic<std::chrono::steady_clock::time_point> first_at;
-volatile std::sig_atomic_t uninterrupted_works = 0, ends_program = 0;
+volatile std::sig_atomic_t ends_program = 0;
 static_assert(decltype(first_at)::is_always_lock_free, "a handler may not wait for a lock");
 
 void on_signal(int number) {
@@ -55,7 +55,6 @@ void catch_interrupts() {
 bool interrupted() { return signalled != 0; }
 
 void throw_if_interrupted() {
-  if (uninterrupted_works > 0) return;
   for (const auto& signal : kSignals)
     if (signal.number == signalled)
       throw Error(ExitCode::kInterrupted, fmt::format("stopped by {}.", signal.name));
@@ -64,9 +63,6 @@ void throw_if_interrupted() {
 void clear_interrupt() {
   if (signalled == SIGINT) signalled = 0;
 }
-
-UninterruptedWork::UninterruptedWork() { uninterrupted_works = uninterrupted_works + 1; }
-UninterruptedWork::~UninterruptedWork() { uninterrupted_works = uninterrupted_works - 1; }
 
 InterruptEndsProgram::InterruptEndsProgram() {
   ends_program = 1;

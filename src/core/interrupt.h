@@ -15,15 +15,6 @@ void throw_if_interrupted();
 /// Forgets a Ctrl-C, where only a part of the work was to be stopped (an answer). Other signals stay.
 void clear_interrupt();
 
-/// While one lives, throw_if_interrupted() does nothing: for work that all processes of a run do or none.
-class UninterruptedWork {
- public:
-  UninterruptedWork();
-  ~UninterruptedWork();
-  UninterruptedWork(const UninterruptedWork&) = delete;
-  UninterruptedWork& operator=(const UninterruptedWork&) = delete;
-};
-
 /// While one lives, the first signal already ends the program: for calls of libraries that cannot be left,
 /// where nothing is to be saved.
 class InterruptEndsProgram {

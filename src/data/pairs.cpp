@@ -36,8 +36,15 @@ PairPlan::PairPlan(const Documents& documents, const PairOptions& options) {
     }
   }
   make(documents, options, pairs);
-  if (batches() == 0)
-    throw data_error("there is no pair to learn from{}.", long_pairs_ > 0 ? " that is short enough" : "");
+  if (batches() > 0) return;
+  if (long_pairs_ == 0) throw data_error("there is no pair to learn from.");
+  throw data_error(
+      "all {} pairs have a side of more than {} tokens (data.seq_len and data.batch_tokens decide).",
+      long_pairs_, longest(options));
+}
+
+int64_t PairPlan::longest(const PairOptions& options) const {
+  return std::min(options.max_length, options.batch_tokens / bucket_ * bucket_);
 }
 
 void PairPlan::make(const Documents& documents, const PairOptions& options, uint64_t pairs) {
@@ -82,7 +89,7 @@ void PairPlan::make(const Documents& documents, const PairOptions& options, uint
     close(longest);
     window.clear();
   };
-  const int64_t limit = std::min(options.max_length, options.batch_tokens / bucket_ * bucket_);
+  const int64_t limit = longest(options);
   for (uint64_t i = 0; i < pairs; ++i) {
     const uint64_t pair = shuffled[i];
     const Lengths lengths = lengths_of(documents, pair);

@@ -55,6 +55,7 @@ class PairPlan {
   uint64_t most_rows() const { return most_rows_; }
 
  private:
+  int64_t longest(const PairOptions& options) const;
   /// Plans for the first `pairs` of the shuffled order.
   void make(const Documents& documents, const PairOptions& options, uint64_t pairs);
 

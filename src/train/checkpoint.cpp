@@ -67,6 +67,10 @@ void save_checkpoint(const fs::path& checkpoints, int64_t step, const NamedTenso
     throw checkpoint_error("the checkpoint of step {} was not saved: {} Older checkpoints are untouched.",
                            step, error.what());
   }
+  remove_old_checkpoints(checkpoints, keep, best);
+}
+
+void remove_old_checkpoints(const fs::path& checkpoints, int64_t keep, int64_t best) {
   const auto steps = checkpoint_steps(checkpoints);
   for (size_t i = 0; keep > 0 && i + keep < steps.size(); ++i)
     if (steps[i] != best) fs::remove_all(folder_of(checkpoints, steps[i]));
@@ -135,6 +139,12 @@ Checkpoint read_state(const Opened& opened, Read&& read) {
 
 Checkpoint describe_checkpoint(const fs::path& checkpoints, std::optional<int64_t> step) {
   return read_state(open_checkpoint(checkpoints, step), [](Checkpoint&) {});
+}
+
+void update_metadata(const fs::path& checkpoints, int64_t step, const nlohmann::json& metadata) {
+  auto [folder, state] = open_checkpoint(checkpoints, step);
+  state["metadata"] = metadata;
+  write_file_whole(folder / "state.json", state.dump(2) + "\n");
 }
 
 Checkpoint load_checkpoint(const fs::path& checkpoints, std::optional<int64_t> step, bool weights_only) {

@@ -25,6 +25,12 @@ void save_checkpoint(const std::filesystem::path& checkpoints, int64_t step, con
                      const NamedTensors& optimizer, int64_t keep,
                      const nlohmann::json& metadata = nlohmann::json::object(), int64_t best = 0);
 
+/// The retention of save_checkpoint by itself, for those who save with `keep` 0 and first want to know more.
+void remove_old_checkpoints(const std::filesystem::path& checkpoints, int64_t keep, int64_t best = 0);
+
+/// Replaces the metadata of a checkpoint, all at once: what became known after it was saved.
+void update_metadata(const std::filesystem::path& checkpoints, int64_t step, const nlohmann::json& metadata);
+
 /// Steps that have a checkpoint, in order.
 std::vector<int64_t> checkpoint_steps(const std::filesystem::path& checkpoints);
 

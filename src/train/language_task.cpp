@@ -47,6 +47,12 @@ LoaderOptions LanguageTask::loading() const {
   return loading_of(recipe_, tokenizer_ ? tokenizer_->end_of_text() : 0);
 }
 
+LoaderOptions LanguageTask::held_out_loading() const {
+  LoaderOptions options = loading();
+  options.shuffle = false;
+  return options;
+}
+
 void LanguageTask::load_start(const RunFolder& run, nlohmann::json& metadata) {
   const auto& train = recipe_.train;
   if (!train.stage.empty()) metadata["stage"] = train.stage;
@@ -115,13 +121,33 @@ BatchLoss LanguageTask::loss(const std::vector<at::Tensor>& parts, const at::Ten
                   .correct = metrics});
 }
 
+std::string LanguageTask::why_no_evaluation() const {
+  if (dataset_.val->size() == 0) return kNothingHeldOut;
+  LoaderOptions options = held_out_loading();
+  options.threads = 0;
+  try {
+    Loader loader(dataset_.val, options);
+    const int64_t limit = recipe_.train.eval_batches;
+    for (int64_t taken = 0; limit == 0 || taken < limit; ++taken) {
+      const Batch* batch = loader.try_next();
+      if (!batch) break;
+      if (batch->supervised > 0) return {};
+    }
+  } catch (const Error& error) {
+    return fmt::format("{} held-out documents: {}", dataset_.val->size(), error.what());
+  }
+  return fmt::format(
+      "none of the {} tokens of {} held-out documents is to be learned: the loss mask is all zero. See "
+      "data.loss_after and the chat template.",
+      dataset_.val->tokens(), dataset_.val->size());
+}
+
 Task::Evaluation LanguageTask::evaluate() {
-  if (dataset_.val->size() == 0) return {};
   settle();
-  LoaderOptions options = loading();
-  options.shuffle = false;
-  Loader loader(dataset_.val, options);
-  return {{"eval/loss", held_out_loss(*model_, loader, recipe_.train.eval_batches).mean()}};
+  Loader loader(dataset_.val, held_out_loading());
+  const auto loss = held_out_loss(*model_, loader, recipe_.train.eval_batches);
+  if (loss.tokens == 0) throw data_error("no held-out token is to be learned.");
+  return {{"eval/loss", loss.mean()}};
 }
 
 void LanguageTask::settle() {

@@ -36,6 +36,7 @@ class LanguageTask : public Task {
   double waited() const override { return loader_ ? loader_->wait_seconds() : 0; }
 
   BatchLoss loss(const std::vector<at::Tensor>& parts, const at::Tensor& scale, bool metrics) override;
+  std::string why_no_evaluation() const override;
   Evaluation evaluate() override;
   void settle() override;
   double flops_per_token() const override;
@@ -46,6 +47,7 @@ class LanguageTask : public Task {
  private:
   void load_random(Recipe& recipe);
   LoaderOptions loading() const;
+  LoaderOptions held_out_loading() const;
   void load_start(const RunFolder& run, nlohmann::json& metadata);
 
   const Recipe& recipe_;

@@ -7,6 +7,9 @@
 
 namespace tightloop {
 
+constexpr const char* kNothingHeldOut =
+    "no document is held out. Name some with data.val, or hold out a larger share with data.holdout.";
+
 /// How a recipe's rows are loaded, from the first micro-batch on.
 inline LoaderOptions loading_of(const Recipe& recipe, int32_t pad_id) {
   LoaderOptions options = loader_options(recipe.data);

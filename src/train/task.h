@@ -49,7 +49,10 @@ class Task {
 
   /// See StepEngine::Objective.
   virtual BatchLoss loss(const std::vector<at::Tensor>& parts, const at::Tensor& scale, bool metrics) = 0;
-  /// On held-out data; empty where there is none.
+  /// Why evaluate() would fail, as a sentence with the numbers; empty where it will not. For the start of a
+  /// run, when there is time to do something about it.
+  virtual std::string why_no_evaluation() const = 0;
+  /// On held-out data.
   virtual Evaluation evaluate() = 0;
   /// To be called before the model is used for anything but loss().
   virtual void settle() {}

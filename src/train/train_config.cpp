@@ -126,10 +126,15 @@ void TrainConfig::describe(Fields& fields) {
       .range(0, 1e9);
   fields.add("bleu_tokenize", bleu_tokenize, "seq2seq: how BLEU splits words")
       .choices({"none", "13a", "zh", "char"});
-  fields.add("save_steps", save_steps, "Steps between checkpoints; 0: only at the end").range(0, 1e9);
+  fields
+      .add("save_steps", save_steps,
+           "Steps between checkpoints; 0: only at the end. One that cannot be written is a warning unless it "
+           "is "
+           "the last")
+      .range(0, 1e9);
   fields.add("keep_checkpoints", keep_checkpoints, "Newest checkpoints to keep; 0: all").range(0, 1e9);
   fields.add("keep_best", keep_best,
-             "Save when the held-out loss is the lowest yet, and keep that checkpoint");
+             "Save every step that is evaluated, and keep the checkpoint with the lowest held-out loss");
   fields
       .add("patience", patience,
            "Stop after this many evaluations without a lower held-out loss; 0: run to the end")

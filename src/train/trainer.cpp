@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "core/random.h"
 #include "core/terminal.h"
 #include "train/checkpoint.h"
+#include "train/memory_plan.h"
 #include "train/precision.h"
 #include "train/sinks.h"
 #include "train/step_numbers.h"
@@ -72,6 +74,7 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, Processes& processe
   buffer_ = std::make_unique<LossBuffer>(place, train.loss_extract_interval,
                                          static_cast<int64_t>(sources.size()), experts * model.layers);
   progress_ = std::make_unique<Progress>(sources, experts, train.steps);
+  guard_ = std::make_unique<DivergenceGuard>(train, model.vocab_size, recipe_.data.source == "random");
   engine_ = std::make_unique<StepEngine>(
       device_, *optimizer_, *buffer_,
       [this](const auto& parts, const auto& scale, bool metrics) {
@@ -87,9 +90,10 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, Processes& processe
 void Trainer::resume() {
   const auto checkpoint = load_checkpoint(run_.checkpoints());
   optimizer_->load(checkpoint.weights, checkpoint.optimizer);
-  done_ = checkpoint.step;
+  done_ = saved_ = checkpoint.step;
   metadata_.update(checkpoint.metadata);
   if (metadata_.contains("best")) best_loss_ = metadata_["best"].value("loss", best_loss_);
+  worse_ = metadata_.value("worse", worse_), evaluated_ = metadata_.value("evaluated", evaluated_);
   log::info("Resuming after step {}.", done_);
 }
 
@@ -180,8 +184,9 @@ void Trainer::extract(bool all) {
 
 void Trainer::handle(const StepSums& sums) {
   if (taken_) taken_->push_back(sums);
-  if (std::isnan(first_loss_) && sums[LossBuffer::kTokens] > 0)
-    first_loss_ = sums[LossBuffer::kLoss] / sums[LossBuffer::kTokens];
+  guard_->step(sums);
+  // A loss that was computed with the weights of the newest checkpoint has been judged: older ones may go.
+  if (removal_due_ && sums.step > saved_ && guard_->healthy()) remove_old();
   const int64_t steps = progress_->line_steps() + 1;
   auto report = progress_->arrived(sums);
   if (!report) return;
@@ -193,8 +198,6 @@ void Trainer::handle(const StepSums& sums) {
   }
   if (report->supervised == 0)
     return log::warn("Nothing was to be learned in the steps up to {}.", sums.step);
-  refuse_divergence(sums.step, steps, *report->loss);
-  least_loss_ = std::min(least_loss_, *report->loss);
   report->syncs = engine_->syncs().total();
   if (device_.is_cuda()) report->memory = memory_;
   const double peak = device_.data_sheet_flops() * processes_.world();
@@ -206,37 +209,10 @@ void Trainer::handle(const StepSums& sums) {
   if (metrics_) metrics_->interval(*report);
 }
 
-void Trainer::refuse_divergence(int64_t step, int64_t steps, double loss) const {
-  const auto& train = recipe_.train;
-  const double start = std::min(first_loss_, least_loss_);
-  const double guessing = std::log(static_cast<double>(task_->config().vocab_size));
-  const auto failure = [](std::string message) { return Error(ExitCode::kFailure, std::move(message)); };
-  if (!std::isfinite(first_loss_)) {
-    throw failure(fmt::format(
-        "the loss was {} before the first update. The weights that the run started from hold values "
-        "that are not finite, or so large that sums overflow.",
-        first_loss_));
-  }
-  if (std::isfinite(loss) && (loss < 2 * guessing || loss < 2 * start)) return;
-  const bool muon = train.optimizer == "muon";
-  throw failure(fmt::format(
-      "the loss rose from {:.4g} to {:.4g} between step {} and step {} (guessing costs {:.4g}). A learning "
-      "rate "
-      "that is too high is the usual cause: try --train.{} {:g}, or a longer --train.warmup_steps.",
-      start, std::fabs(loss), step - steps + 1, step, guessing, muon ? "lr_scale" : "lr",
-      (muon ? train.lr_scale : train.lr) / 3));
-}
-
 void Trainer::look_after_memory(int64_t step) {
-  constexpr double kNearlyFull = 0.9;
-  const int64_t every = recipe_.train.empty_cache_steps;
-  bool empty = every > 0 && step % every == 0;
-  if (due(recipe_.log, step - 1, step, step == recipe_.train.steps).memory) {
-    memory_ = device_.memory_stats();
-    const double full = kNearlyFull * static_cast<double>(device_.total_memory());
-    empty |= device_.is_cuda() && static_cast<double>(memory_.reserved) > full;
-  }
-  if (empty) device_.empty_cache();
+  const bool told = due(recipe_.log, step - 1, step, step == recipe_.train.steps).memory;
+  if (device_.is_cuda() && (told || memory_is_checked(step))) memory_ = device_.memory_stats();
+  if (empties_cache(recipe_.train, step, memory_, device_.total_memory())) device_.empty_cache();
 }
 
 bool Trainer::stop_wanted(int64_t step) {
@@ -245,85 +221,143 @@ bool Trainer::stop_wanted(int64_t step) {
   return step % recipe_.train.loss_extract_interval == 0 && processes_.any(interrupted());
 }
 
+bool Trainer::evaluates_at(int64_t step) const {
+  const auto& train = recipe_.train;
+  return step == train.steps || (train.eval_steps > 0 && step % train.eval_steps == 0);
+}
+
+void Trainer::check_held_out() {
+  const auto why = task_->why_no_evaluation();
+  can_evaluate_ = why.empty();
+  if (!can_evaluate_) log::warn("There will be no evaluation on held-out data: {}", why);
+}
+
 TrainResult Trainer::run() {
   const auto& train = recipe_.train;
   const int64_t last = train.stop_at > 0 ? std::min(train.stop_at, train.steps) : train.steps;
   const auto feed = open_feed(last);
   if (processes_.main()) {
     announce();
+    check_held_out();
+    files_.emplace(run_);
     metrics_ = std::make_unique<Metrics>(recipe_.log, standard_sinks(run_.metrics(), done_));
   }
   TrainResult result;
   const auto started = Clock::now();
   engine_->restart_clock();
 
-  for (int64_t step = done_ + 1; step <= last; ++step) {
+  Next next = Next::kGoOn;
+  // A run that was stopped between a save and its evaluation makes up for it.
+  if (done_ > 0 && evaluates_at(done_) && evaluated_ != done_) next = evaluate(done_, result);
+  for (int64_t step = done_ + 1; step <= last && next == Next::kGoOn; ++step) {
     const double epoch = start_.epoch;
     this->step(step, *feed);
-    bool stopping = step == last || stop_wanted(step);
-    const bool saving = stopping || (train.save_steps > 0 && step % train.save_steps == 0);
-    const bool evaluating = step == train.steps || (train.eval_steps > 0 && step % train.eval_steps == 0);
-    if (step % train.logging_steps == 0 || stopping) progress_->end_line();
+    if (stop_wanted(step)) next = Next::kInterrupted;
+    const bool evaluating = evaluates_at(step) && next == Next::kGoOn;
+    const bool ending = step == last || next != Next::kGoOn;
+    const bool saving =
+        ending || (train.save_steps > 0 && step % train.save_steps == 0) || (evaluating && train.keep_best);
+    if (step % train.logging_steps == 0 || ending) progress_->end_line();
     if (step % train.loss_extract_interval == 0 || buffer_->full() || saving || evaluating ||
         std::floor(start_.epoch) > std::floor(epoch))
-      extract(/*all=*/train.loss_extract_interval == 1 || saving);
+      extract(/*all=*/train.loss_extract_interval == 1 || saving || evaluating);
     if (metrics_ && terminal::is_live()) metrics_->interval(progress_->running());
     look_after_memory(step);
-    if (evaluating && evaluate(step, result) && !stopping) {
-      stopping = result.stopped_early = true;
-      progress_->end_line();
-    }
-    if (saving || stopping) save(step);
+    if (step == train.steps) guard_->finish();
+    if (saving) save(step, ending);
+    if (evaluating) next = evaluate(step, result);
+    if (next != Next::kGoOn && saved_ < step) save(step, /*last=*/true);
     if (saving || evaluating) engine_->restart_clock();
-    if (stopping) break;
   }
   extract(/*all=*/true);
+  if (removal_due_ && guard_->healthy()) remove_old();
   task_->settle();
   result.step = done_;
-  result.interrupted = done_ < last && !result.stopped_early;
+  result.stopped_early = next == Next::kStopEarly;
+  result.interrupted = next == Next::kInterrupted;
   result.mean_loss = progress_->mean_loss();
   if (metrics_) result.losses = metrics_->finish();
   result.seconds = seconds_since(started);
   return result;
 }
 
-bool Trainer::evaluate(int64_t step, TrainResult& result) {
-  const auto& train = recipe_.train;
+Trainer::Next Trainer::evaluate(int64_t step, TrainResult& result) {
   engine_->syncs().count("evaluate");
+  enum { kNext, kMeasured, kLoss, kSize };
+  const at::Tensor decision = at::zeros({kSize}, at::kDouble);
+  auto* said = decision.mutable_data_ptr<double>();
+  if (processes_.main()) {
+    const auto loss = measure(step);
+    said[kMeasured] = loss.has_value(), said[kLoss] = loss.value_or(0);
+    if (loss && std::isfinite(*loss)) remember(step, *loss);
+    const bool early = loss && recipe_.train.patience > 0 && worse_ >= recipe_.train.patience;
+    said[kNext] = static_cast<double>(interrupted() ? Next::kInterrupted
+                                      : early       ? Next::kStopEarly
+                                                    : Next::kGoOn);
+  }
+  processes_.broadcast(decision);
+  if (said[kMeasured] != 0) {
+    result.held_out_loss = said[kLoss];
+    guard_->evaluated(step, said[kLoss]);
+    if (removal_due_ && saved_ == step) remove_old();
+  }
+  const auto next = static_cast<Next>(said[kNext]);
+  if (next == Next::kStopEarly && processes_.main())
+    log::info("Stopping: the held-out loss has not fallen for {} evaluations; it was best at step {}.",
+              worse_, metadata_["best"]["step"].get<int64_t>());
+  return next;
+}
+
+std::optional<double> Trainer::measure(int64_t step) {
+  if (!can_evaluate_) return {};
+  if (recipe_.train.keep_best && saved_ < step) return {};  // the best must be on disk
   Task::Evaluation values;
+  const auto failed = [&](const char* what, const std::exception& error) {
+    if (interrupted()) return;
+    const std::string text = error.what();
+    log::warn("step {}: {} on held-out data failed, training goes on: {}", step, what,
+              text.substr(0, text.find('\n')));
+    device_.empty_cache();
+  };
   try {
-    std::optional<UninterruptedWork> all_or_none;
-    if (processes_.world() > 1) all_or_none.emplace();
     values = task_->evaluate();
-    if (values.empty()) return false;
-    if (more_evaluation_) std::ranges::move(more_evaluation_(), std::back_inserter(values));
-  } catch (const Error& error) {
-    if (error.code() != ExitCode::kInterrupted) throw;
-    return false;  // the run saves and stops
+  } catch (const std::exception& error) {
+    failed("the loss", error);
+    return {};
   }
-  const double loss = values.front().second;
-  result.held_out_loss = loss;
-  if (metrics_) {
-    nlohmann::json line{{"global_step", step}};
-    std::string text;
-    for (const auto& [name, value] : values) {
-      line[name] = value;
-      if (name != values.front().first) text += fmt::format(", {} {:.2f}", name, value);
-    }
-    metrics_->line(line);
-    log::info("step {}: held-out loss {:.4f}{}", step, loss, text);
+  try {
+    auto more = more_evaluation_ ? more_evaluation_() : Task::Evaluation();
+    if (interrupted()) return {};
+    std::ranges::move(more, std::back_inserter(values));
+  } catch (const std::exception& error) {
+    failed("what is measured besides the loss", error);
+    if (interrupted()) return {};
   }
+  nlohmann::json line{{"global_step", step}};
+  std::string text;
+  for (const auto& [name, value] : values) {
+    line[name] = value;
+    if (name != values.front().first) text += fmt::format(", {} {:.2f}", name, value);
+  }
+  metrics_->line(line);
+  log::info("step {}: held-out loss {:.4f}{}", step, values.front().second, text);
+  return values.front().second;
+}
+
+void Trainer::remember(int64_t step, double loss) {
   if (loss < best_loss_) {
     best_loss_ = loss, worse_ = 0;
     metadata_["best"] = {{"step", step}, {"loss", loss}};
-    if (train.keep_best) save(step);
-    return false;
+  } else {
+    ++worse_;
   }
-  if (++worse_ < train.patience || train.patience == 0) return false;
-  if (processes_.main())
-    log::info("Stopping: the held-out loss has not fallen for {} evaluations; it was best at step {}.",
-              worse_, metadata_["best"]["step"].get<int64_t>());
-  return true;
+  metadata_["worse"] = worse_, metadata_["evaluated"] = evaluated_ = step;
+  if (saved_ != step) return;
+  try {
+    update_metadata(run_.checkpoints(), step, metadata_);
+  } catch (const std::exception& error) {
+    log::warn("The evaluation of step {} is not in its checkpoint: {}", step, error.what());
+  }
 }
 
 StepTimes Trainer::time_steps(int64_t steps) {
@@ -368,17 +402,36 @@ StepTimes Trainer::time_steps(int64_t steps) {
   return times;
 }
 
-void Trainer::save(int64_t step) {
+void Trainer::save(int64_t step, bool last) {
   engine_->syncs().count("save");
   if (metrics_) metrics_->flush();
+  // All losses were read, so the device is done with the step. A peer that died in it may have left the sums
+  // of gradients half done: those weights are not saved.
+  processes_.check();
+  guard_->before_save();
+  bool saved = true;
   if (processes_.main()) {
     auto weights = optimizer_->weights();
     std::ranges::move(task_->frozen(), std::back_inserter(weights));
-    const bool best = recipe_.train.keep_best && metadata_.contains("best");
-    save_checkpoint(run_.checkpoints(), step, weights, optimizer_->state(), recipe_.train.keep_checkpoints,
-                    metadata_, best ? metadata_["best"]["step"].get<int64_t>() : 0);
+    try {
+      files_->restore();
+      save_checkpoint(run_.checkpoints(), step, weights, optimizer_->state(), /*keep=*/0, metadata_);
+    } catch (const std::exception& error) {
+      if (last) throw;
+      log::warn("{} Training goes on; the next save will be tried.", error.what());
+      saved = false;
+    }
   }
-  processes_.barrier();
+  if (processes_.any(!saved)) return;
+  saved_ = step, removal_due_ = true;
+}
+
+void Trainer::remove_old() {
+  removal_due_ = false;
+  if (!processes_.main()) return;
+  const bool best = recipe_.train.keep_best && metadata_.contains("best");
+  remove_old_checkpoints(run_.checkpoints(), recipe_.train.keep_checkpoints,
+                         best ? metadata_["best"]["step"].get<int64_t>() : 0);
 }
 
 }  // namespace tightloop

@@ -11,6 +11,7 @@
 
 #include "core/device.h"
 #include "dist/processes.h"
+#include "train/divergence.h"
 #include "train/feed.h"
 #include "train/language_task.h"
 #include "train/loss_buffer.h"
@@ -18,6 +19,7 @@
 #include "train/optimizer.h"
 #include "train/progress.h"
 #include "train/recipe.h"
+#include "train/run_files.h"
 #include "train/run_folder.h"
 #include "train/step_engine.h"
 #include "train/task.h"
@@ -60,10 +62,13 @@ class Trainer {
 
   /// Goes on from the newest checkpoint of the run.
   void resume();
-  /// Trains until the last step, train.stop_at or Ctrl-C, and saves.
+  /// Trains until the last step, train.stop_at or Ctrl-C, and saves. Nothing that is not training can cost
+  /// the run: steps are saved before they are evaluated, and an evaluation that fails is a warning, as is a
+  /// save before the last.
   TrainResult run();
 
-  /// Adds to what is measured on held-out data, by those who know more: how well a model translates, say.
+  /// Adds to what is measured on held-out data, by those who know more: how well a model translates, say. Of
+  /// several processes the main one is asked.
   void also_evaluate(std::function<Task::Evaluation()> more) { more_evaluation_ = std::move(more); }
 
   /// Times `steps` training steps, logged as always but neither evaluated nor saved. The first call warms up
@@ -90,12 +95,25 @@ class Trainer {
   /// Asks for the sums of steps since the last time, and handles those that are there; with `all`, every one.
   void extract(bool all);
   void handle(const StepSums& sums);
-  void refuse_divergence(int64_t step, int64_t steps, double loss) const;
   void look_after_memory(int64_t step);
   bool stop_wanted(int64_t step);
-  /// Whether train.patience is at its end.
-  bool evaluate(int64_t step, TrainResult& result);
-  void save(int64_t step);
+  bool evaluates_at(int64_t step) const;
+  /// Says so where there will be no evaluation.
+  void check_held_out();
+  /// What a run does after an evaluation.
+  enum class Next { kGoOn, kStopEarly, kInterrupted };
+  /// One process measures, all do what it says.
+  Next evaluate(int64_t step, TrainResult& result);
+  /// The held-out loss, logged; nothing where it could not be had.
+  std::optional<double> measure(int64_t step);
+  /// Keeps what the evaluation of a step found in `metadata_` and, where the step was saved, in its
+  /// checkpoint.
+  void remember(int64_t step, double loss);
+  /// A failure to save is a warning unless it was the last chance.
+  void save(int64_t step, bool last);
+  /// Removes checkpoints beyond train.keep_checkpoints. Not before the weights of the newest are known to be
+  /// good: a loss that was computed with them is, in the next step or on held-out data.
+  void remove_old();
 
   Recipe recipe_;
   RunFolder run_;
@@ -117,9 +135,14 @@ class Trainer {
   std::vector<StepSums>* taken_ = nullptr;  // where sums go while steps are timed
   double flops_ = 0;                        // of one token, from shapes, as the main process counts them
   std::optional<double> counted_flops_;     // of one token, as the operators of this process were counted
-  double first_loss_ = NAN, least_loss_ = INFINITY;
+  std::unique_ptr<DivergenceGuard> guard_;
+  std::optional<RunFiles> files_;  // of the main process, while it trains
+  bool can_evaluate_ = false;
   double best_loss_ = INFINITY;  // on held-out data
   int64_t worse_ = 0;            // evaluations since
+  int64_t evaluated_ = 0;        // the last step that was
+  int64_t saved_ = 0;            // the last step that was
+  bool removal_due_ = false;     // of checkpoints before that
   std::function<Task::Evaluation()> more_evaluation_;
 };
 

@@ -59,6 +59,12 @@ PairOptions TranslationTask::loading() const {
   return options;
 }
 
+PairOptions TranslationTask::held_out_loading() const {
+  PairOptions options = loading();
+  options.shuffle = false;
+  return options;
+}
+
 std::string TranslationTask::description() const {
   const auto& plan = loader_->plan();
   return fmt::format(
@@ -107,12 +113,19 @@ BatchLoss TranslationTask::loss(const std::vector<at::Tensor>& parts, const at::
   return loss;
 }
 
+std::string TranslationTask::why_no_evaluation() const {
+  if (dataset_.val->size() == 0) return kNothingHeldOut;
+  try {
+    PairPlan(*dataset_.val, held_out_loading());
+    return {};
+  } catch (const Error& error) {
+    return fmt::format("{} held-out pairs: {}", dataset_.val->size() / 2, error.what());
+  }
+}
+
 Task::Evaluation TranslationTask::evaluate() {
-  if (dataset_.val->size() == 0) return {};
   c10::NoGradGuard no_grad;
-  PairOptions options = loading();
-  options.shuffle = false;
-  PairLoader loader(dataset_.val, options);
+  PairLoader loader(dataset_.val, held_out_loading());
   auto sum = at::zeros({}, at::TensorOptions(at::kDouble).device(model_->device()));
   double tokens = 0;
   while (const PairBatch* batch = loader.try_next()) {

@@ -33,6 +33,7 @@ class TranslationTask : public Task {
   double waited() const override { return loader_ ? loader_->wait_seconds() : 0; }
 
   BatchLoss loss(const std::vector<at::Tensor>& parts, const at::Tensor& scale, bool metrics) override;
+  std::string why_no_evaluation() const override;
   /// The loss without smoothing, over all held-out pairs.
   Evaluation evaluate() override;
   double flops_per_token() const override;
@@ -45,6 +46,7 @@ class TranslationTask : public Task {
 
  private:
   PairOptions loading() const;
+  PairOptions held_out_loading() const;
   void load_random(Recipe& recipe);
 
   const Recipe& recipe_;

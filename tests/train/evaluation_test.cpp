@@ -1,0 +1,221 @@
+#include <signal.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/files.h"
+#include "core/interrupt.h"
+#include "dist/several.h"
+#include "support.h"
+#include "train/checkpoint.h"
+#include "train/small_recipe.h"
+#include "train/trainer.h"
+
+namespace tightloop {
+namespace {
+
+using testing::error_of;
+using testing::expect_success;
+using testing::in_child;
+using testing::small_recipe;
+using testing::TempFolder;
+
+Task::Evaluation planted_failure() { throw std::runtime_error("planted"); }
+
+/// Nothing improves after the first evaluation, at step 2.
+Recipe stale_recipe() {
+  auto recipe = small_recipe();
+  recipe.train.lr = 1e-30, recipe.train.min_lr = 1, recipe.train.weight_decay = 0;
+  recipe.train.precision = "bf16";  // values round to what they were
+  recipe.train.eval_steps = 2, recipe.train.patience = 3;
+  return recipe;
+}
+
+TEST(Evaluation, AHeldOutPartShorterThanARowDoesNotLoseTheRun) {
+  const TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "Document " + std::to_string(i) + " says that the cat sat.\n\n";
+  write_file_whole(folder / "text", text);
+  auto recipe = small_recipe();
+  recipe.data.source = "text", recipe.data.rows = "stream", recipe.data.loss_after = "";
+  recipe.data.documents = "blank_line", recipe.data.train = {(folder / "text").string()};
+  recipe.data.seq_len = 256, recipe.train.steps = 6, recipe.train.eval_steps = 2;
+  const auto run = RunFolder::create(folder / "run", false);
+  const auto result = Trainer(recipe, run).run();
+  EXPECT_EQ(result.step, 6);
+  EXPECT_FALSE(result.held_out_loss);
+  EXPECT_EQ(checkpoint_steps(run.checkpoints()), (std::vector<int64_t>{6}));
+}
+
+TEST(Evaluation, HeldOutPairsThatAreAllTooLongDoNotLoseTheRun) {
+  const TempFolder folder;
+  std::string train, val;
+  for (int i = 0; i < 60; ++i) train += "one " + std::to_string(i) + "\teins " + std::to_string(i) + "\n";
+  for (int i = 0; i < 4; ++i)
+    val += std::string(200, 'x') + std::to_string(i) + "\t" + std::string(200, 'y') + "\n";
+  write_file_whole(folder / "train.tsv", train), write_file_whole(folder / "val.tsv", val);
+  Recipe recipe = small_recipe();
+  recipe.data = {};
+  recipe.data.source = "pairs", recipe.data.seq_len = 24, recipe.data.batch_tokens = 256;
+  recipe.data.train = {(folder / "train.tsv").string()}, recipe.data.val = {(folder / "val.tsv").string()};
+  recipe.tokenizer.type = "unigram", recipe.tokenizer.vocab_size = 20, recipe.model.family = "seq2seq";
+  recipe.train.steps = 4;
+  const auto run = RunFolder::create(folder / "run", false);
+  const auto result = Trainer(recipe, run).run();
+  EXPECT_FALSE(result.held_out_loss);
+  EXPECT_EQ(checkpoint_steps(run.checkpoints()), (std::vector<int64_t>{4}));
+}
+
+TEST(Evaluation, WithoutASupervisedTokenThereIsNoLossOfZero) {
+  const TempFolder folder;
+  std::string train, val;
+  for (int i = 0; i < 60; ++i) train += "say " + std::to_string(i) + " = " + std::to_string(i) + "\n\n";
+  for (int i = 0; i < 9; ++i) val += "say nothing of " + std::to_string(i) + "\n\n";
+  write_file_whole(folder / "train", train), write_file_whole(folder / "val", val);
+  auto recipe = small_recipe();
+  recipe.data.source = "text", recipe.data.documents = "blank_line";
+  recipe.data.train = {(folder / "train").string()}, recipe.data.val = {(folder / "val").string()};
+  recipe.train.steps = 4;
+  EXPECT_FALSE(Trainer(recipe, RunFolder::create(folder / "run", false)).run().held_out_loss);
+}
+
+TEST(Evaluation, AFailureIsNotTheEndOfTheRun) {
+  const TempFolder folder;
+  const auto run = RunFolder::create(folder / "run", false);
+  auto recipe = small_recipe();
+  recipe.train.eval_steps = 4, recipe.train.steps = 10;
+  Trainer trainer(recipe, run);
+  trainer.also_evaluate(planted_failure);
+  const auto result = trainer.run();
+  EXPECT_EQ(result.step, 10);
+  EXPECT_TRUE(result.held_out_loss) << "that much was measured";
+  EXPECT_EQ(checkpoint_steps(run.checkpoints()), (std::vector<int64_t>{10}));
+}
+
+TEST(Evaluation, TheLastStepIsSavedBefore) {
+  const TempFolder folder;
+  const auto run = RunFolder::create(folder / "run", false);
+  auto recipe = small_recipe();
+  recipe.train.steps = 4;
+  Trainer trainer(recipe, run);
+  std::vector<int64_t> saved;
+  trainer.also_evaluate([&]() -> Task::Evaluation {
+    saved = checkpoint_steps(run.checkpoints());
+    return {};
+  });
+  trainer.run();
+  EXPECT_EQ(saved, (std::vector<int64_t>{4}));
+}
+
+// Saving it again would have to remove the first one.
+TEST(Evaluation, TheBestStepIsSavedOnceAndBefore) {
+  const TempFolder folder;
+  const auto run = RunFolder::create(folder / "run", false);
+  auto recipe = small_recipe();
+  recipe.train.steps = 12, recipe.train.eval_steps = 4, recipe.train.keep_best = true;
+  recipe.train.keep_checkpoints = 1;
+  Trainer trainer(recipe, run);
+  const auto written = [&](int64_t step) {
+    return fs::last_write_time(run.checkpoints() / fmt::format("step-{:08}/model.safetensors", step));
+  };
+  std::vector<fs::file_time_type> before;
+  trainer.also_evaluate([&]() -> Task::Evaluation {
+    const auto steps = checkpoint_steps(run.checkpoints());
+    EXPECT_EQ(steps.back(), 4 * static_cast<int64_t>(before.size() + 1)) << "saved before it is evaluated";
+    before.push_back(written(steps.back()));
+    return {};
+  });
+  trainer.run();
+  EXPECT_EQ(checkpoint_steps(run.checkpoints()), (std::vector<int64_t>{12})) << "the best is the newest";
+  ASSERT_EQ(before.size(), 3u);
+  EXPECT_EQ(written(12), before[2]);
+  EXPECT_EQ(load_checkpoint(run.checkpoints()).metadata.at("best").at("step"), 12);
+}
+
+TEST(Evaluation, PatienceIsRestoredOnResume) {
+  const TempFolder folder;
+  const auto run = RunFolder::create(folder / "run", false);
+  auto recipe = stale_recipe();
+  recipe.train.stop_at = 5;
+  Trainer(recipe, run).run();
+  recipe.train.stop_at = 0;
+  Trainer resumed(recipe, run);
+  resumed.resume();
+  const auto result = resumed.run();
+  EXPECT_TRUE(result.stopped_early);
+  EXPECT_EQ(result.step, 8) << "best at 2, then three evaluations";
+}
+
+TEST(Evaluation, PatienceIsRestoredAfterAnEvaluationAtTheSameStep) {
+  const TempFolder folder;
+  const auto run = RunFolder::create(folder / "run", false);
+  auto recipe = stale_recipe();
+  recipe.train.stop_at = 6;  // evaluated after its save
+  Trainer(recipe, run).run();
+  recipe.train.stop_at = 0;
+  Trainer resumed(recipe, run);
+  resumed.resume();
+  EXPECT_EQ(resumed.run().step, 8);
+}
+
+TEST(Evaluation, AnInterruptedOneIsMadeUpForOnResume) {
+  const TempFolder folder;
+  const auto run = RunFolder::create(folder / "run", false);
+  auto recipe = small_recipe();
+  recipe.train.steps = 4;
+  catch_interrupts();
+  {
+    Trainer trainer(recipe, run);
+    trainer.also_evaluate([]() -> Task::Evaluation {
+      ::raise(SIGINT);
+      return {};
+    });
+    const auto result = trainer.run();
+    EXPECT_TRUE(result.interrupted);
+    EXPECT_EQ(result.step, 4);
+    EXPECT_EQ(checkpoint_steps(run.checkpoints()), (std::vector<int64_t>{4}));
+  }
+  clear_interrupt();
+  Trainer resumed(recipe, run);
+  resumed.resume();
+  const auto result = resumed.run();
+  EXPECT_FALSE(result.interrupted);
+  EXPECT_TRUE(result.held_out_loss);
+  Trainer again(recipe, run);
+  again.resume();
+  EXPECT_FALSE(again.run().held_out_loss) << "it was evaluated";
+}
+
+TEST(SeveralProcesses, AnEvaluationThatFailsOnOneIsNotTheEndOfTheRun) {
+  if (!in_child()) return expect_success(2);
+  const fs::path folder = std::getenv("TIGHTLOOP_TEST_FOLDER");
+  auto recipe = small_recipe();
+  recipe.train.steps = 8, recipe.train.micro_batch = 4, recipe.train.eval_steps = 2;
+  for (const int failing : {0, 1}) {
+    Processes processes;
+    const auto path = folder / std::to_string(failing);
+    Trainer trainer(recipe, processes.main() ? RunFolder::create(path, false) : RunFolder(path), processes);
+    trainer.also_evaluate([&]() -> Task::Evaluation {
+      if (processes.rank() == failing) return planted_failure();
+      return {};
+    });
+    const auto result = trainer.run();
+    EXPECT_EQ(result.step, 8);
+    EXPECT_TRUE(result.held_out_loss);
+  }
+}
+
+TEST(SeveralProcesses, PatienceIsTheMainProcessesDecision) {
+  if (!in_child()) return expect_success(2);
+  const fs::path folder = std::getenv("TIGHTLOOP_TEST_FOLDER");
+  auto recipe = stale_recipe();
+  Processes processes;
+  if (!processes.main()) recipe.train.patience = 100;
+  const auto run = processes.main() ? RunFolder::create(folder / "run", false) : RunFolder(folder / "run");
+  const auto result = Trainer(recipe, run, processes).run();
+  EXPECT_TRUE(result.stopped_early);
+  EXPECT_EQ(result.step, 8);
+}
+
+}  // namespace
+}  // namespace tightloop

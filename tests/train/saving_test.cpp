@@ -1,0 +1,164 @@
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <thread>
+
+#include "core/files.h"
+#include "dist/several.h"
+#include "support.h"
+#include "train/checkpoint.h"
+#include "train/small_recipe.h"
+#include "train/trainer.h"
+
+namespace tightloop {
+namespace {
+
+using testing::error_of;
+using testing::in_child;
+using testing::small_recipe;
+using testing::start_children;
+using testing::TempFolder;
+
+Recipe saving_recipe() {
+  auto recipe = small_recipe();
+  recipe.train.steps = 8, recipe.train.eval_steps = recipe.train.save_steps = 2;
+  return recipe;
+}
+
+/// Calls `at(k)` in the k-th evaluation, which is after the k-th save.
+TrainResult run_with(Trainer& trainer, const std::function<void(int)>& at) {
+  trainer.also_evaluate([&at, k = 0]() mutable -> Task::Evaluation {
+    at(++k);
+    return {};
+  });
+  return trainer.run();
+}
+
+/// No folder can be made there any more; as on a full disk, saves fail.
+void block(const fs::path& checkpoints) {
+  fs::rename(checkpoints, checkpoints.string() + ".away");
+  write_file_whole(checkpoints, "");
+}
+void unblock(const fs::path& checkpoints) {
+  fs::remove(checkpoints);
+  fs::rename(checkpoints.string() + ".away", checkpoints);
+}
+
+TEST(Saving, AFailureBeforeTheLastIsNotTheEndOfTheRun) {
+  const TempFolder folder;
+  const auto run = RunFolder::create(folder / "run", false);
+  Trainer trainer(saving_recipe(), run);
+  const auto result = run_with(trainer, [&](int k) {
+    if (k == 1) block(run.checkpoints());
+    if (k == 2) unblock(run.checkpoints());
+  });
+  EXPECT_EQ(result.step, 8);
+  EXPECT_EQ(checkpoint_steps(run.checkpoints()), (std::vector<int64_t>{2, 6, 8}));
+}
+
+TEST(Saving, AFailureOfTheLastIsAnError) {
+  const TempFolder folder;
+  const auto run = RunFolder::create(folder / "run", false);
+  Trainer trainer(saving_recipe(), run);
+  const auto message = error_of(ExitCode::kCheckpoint, [&] {
+    run_with(trainer, [&](int k) {
+      if (k == 1) block(run.checkpoints());
+    });
+  });
+  EXPECT_NE(message.find("step 8"), std::string::npos) << message;
+}
+
+TEST(Saving, WithKeepBestAStepThatIsNotOnDiskIsNotTheBest) {
+  const TempFolder folder;
+  const auto run = RunFolder::create(folder / "run", false);
+  auto recipe = saving_recipe();
+  recipe.train.keep_best = true, recipe.train.save_steps = 0;
+  recipe.train.steps = 9;
+  Trainer trainer(recipe, run);
+  int evaluations = 0;
+  error_of(ExitCode::kCheckpoint, [&] {
+    run_with(trainer, [&](int k) {
+      evaluations = k;
+      if (k == 1) block(run.checkpoints());
+    });
+  });
+  EXPECT_EQ(evaluations, 1);
+  unblock(run.checkpoints());
+  EXPECT_EQ(checkpoint_steps(run.checkpoints()), (std::vector<int64_t>{2}));
+}
+
+TEST(Saving, AFolderThatIsRemovedIsMadeAgain) {
+  const TempFolder folder;
+  const auto run = RunFolder::create(folder / "run", false);
+  Trainer trainer(saving_recipe(), run);
+  const auto result = run_with(trainer, [&](int k) {
+    if (k == 2) fs::remove_all(run.root());
+  });
+  EXPECT_EQ(result.step, 8);
+  EXPECT_EQ(checkpoint_steps(run.checkpoints()), (std::vector<int64_t>{6, 8}));
+  EXPECT_TRUE(fs::exists(run.config())) << "it is a run, and can be resumed";
+  EXPECT_TRUE(fs::exists(run.tokenizer() / "tokenizer.json"));
+}
+
+TEST(Saving, AnotherFolderOfTheSameNameIsNotSavedTo) {
+  const TempFolder folder;
+  const auto run = RunFolder::create(folder / "run", false);
+  Trainer trainer(saving_recipe(), run);
+  const auto message = error_of(ExitCode::kCheckpoint, [&] {
+    run_with(trainer, [&](int k) {
+      if (k != 2) return;
+      fs::rename(run.root(), folder / "moved");
+      fs::create_directory(run.root());
+    });
+  });
+  EXPECT_NE(message.find("taken its name"), std::string::npos) << message;
+  EXPECT_TRUE(fs::is_empty(run.root()));
+  EXPECT_EQ(checkpoint_steps(folder / "moved" / "checkpoints"), (std::vector<int64_t>{2, 4}));
+}
+
+/// The main process of two. Its first line of metrics goes into a pipe that is full, so that it waits there,
+/// after the losses were read and before the save; meanwhile the other one is killed, and known to be dead.
+void save_after_a_death(const fs::path& folder) {
+  auto recipe = small_recipe();
+  recipe.train.steps = 4, recipe.train.loss_extract_interval = 1;
+  recipe.log.asynchronous = false, recipe.log.flush_steps = 1;
+  Processes processes(launch_from_environment(), {.beat = std::chrono::milliseconds(50)});
+  const RunFolder run =
+      processes.main() ? RunFolder::create(folder / "run", false) : RunFolder(folder / "run");
+  if (!processes.main()) {
+    write_file_whole(folder / "victim", std::to_string(::getpid()));
+    Trainer(recipe, run, processes).run();
+    return;
+  }
+  ASSERT_EQ(::mkfifo(run.metrics().c_str(), 0600), 0);
+  const int pipe = ::open(run.metrics().c_str(), O_RDWR | O_NONBLOCK);
+  const std::string filler(1024, '\n');
+  while (::write(pipe, filler.data(), filler.size()) > 0) continue;
+  std::thread reader([&] {
+    while (!fs::exists(folder / "victim")) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    std::this_thread::sleep_for(std::chrono::seconds(5));  // until the main process waits
+    ::kill(std::stoi(read_file(folder / "victim")), SIGKILL);
+    std::this_thread::sleep_for(std::chrono::seconds(3));
+    std::string drained(1 << 20, '\0');
+    while (::read(pipe, drained.data(), drained.size()) > 0) continue;
+  });
+  Trainer trainer(recipe, run, processes);
+  const auto message = error_of(ExitCode::kFailure, [&] { trainer.run(); });
+  reader.join();
+  EXPECT_NE(message.find("rank 1 of 2"), std::string::npos) << message;
+  EXPECT_TRUE(checkpoint_steps(run.checkpoints()).empty());
+}
+
+TEST(SeveralProcesses, NothingIsSavedAfterTheDeathOfAPeer) {
+  if (in_child()) return save_after_a_death(std::getenv("TIGHTLOOP_TEST_FOLDER"));
+  const TempFolder folder;
+  auto children = start_children(folder, 2);
+  const auto code = children[0].wait(std::chrono::seconds(60));
+  EXPECT_TRUE(code == 0) << code.value_or(-1) << ":\n" << children[0].output();
+}
+
+}  // namespace
+}  // namespace tightloop
