@@ -1,16 +1,22 @@
 #include "core/files.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <glob.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <cstring>
 #include <utility>
 
 #include "core/error.h"
+#include "core/hash.h"
 
 namespace tightloop {
 
@@ -47,28 +53,134 @@ std::string read_file(const fs::path& path) {
   return bytes;
 }
 
+namespace {
+
+[[noreturn]] void refuse_reading(const fs::path& path, const std::error_code& failure) {
+  throw data_error("cannot read '{}': {}.", path.string(), failure.message());
+}
+
+fs::file_type type_of(const fs::path& path) {
+  std::error_code failure;
+  const auto type = fs::status(path, failure).type();
+  if (type == fs::file_type::none) refuse_reading(path, failure);
+  return type;
+}
+
+/// Process ids mean something on one machine and in one container alone.
+const std::string& machine() {
+  static const std::string name = [] {
+    char host[256] = {};
+    ::gethostname(host, sizeof host - 1);
+    std::error_code ignored;
+    return hex64(hash64(host + fs::read_symlink("/proc/self/ns/pid", ignored).string())).substr(0, 8);
+  }();
+  return name;
+}
+
+std::vector<fs::path> entries_of(const fs::path& folder, std::error_code& failure) {
+  std::vector<fs::path> entries;
+  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end; entry.increment(failure))
+    entries.push_back(entry->path());
+  return entries;
+}
+
+/// Removes what begins like this and goes on with the id of a process that is gone.
+void remove_left_over(const fs::path& folder, const std::string& prefix) {
+  std::error_code ignored;
+  for (const fs::path& entry : entries_of(folder.empty() ? "." : folder, ignored)) {
+    const std::string name = entry.filename().string();
+    pid_t process = 0;
+    if (!name.starts_with(prefix)) continue;
+    std::from_chars(name.data() + prefix.size(), name.data() + name.size(), process);
+    if (process > 0 && ::kill(process, 0) != 0 && errno == ESRCH) fs::remove_all(entry, ignored);
+  }
+}
+
+}  // namespace
+
+fs::path partial_path(const fs::path& path) {
+  static std::atomic<uint64_t> count = 0;
+  const std::string prefix = fmt::format("{}.partial-{}-", path.filename().string(), machine());
+  remove_left_over(path.parent_path(), prefix);
+  return path.parent_path() / fmt::format("{}{}-{}", prefix, ::getpid(), count++);
+}
+
+bool path_exists(const fs::path& path) { return type_of(path) != fs::file_type::not_found; }
+bool is_file(const fs::path& path) { return type_of(path) == fs::file_type::regular; }
+bool is_folder(const fs::path& path) { return type_of(path) == fs::file_type::directory; }
+
+std::vector<fs::path> folder_entries(const fs::path& folder) {
+  if (!path_exists(folder)) return {};
+  std::error_code failure;
+  auto entries = entries_of(folder, failure);
+  if (failure) refuse_reading(folder, failure);
+  std::ranges::sort(entries);
+  return entries;
+}
+
+uint64_t file_bytes(const fs::path& path) {
+  std::error_code failure;
+  const uint64_t bytes = fs::file_size(path, failure);
+  if (failure) refuse_reading(path, failure);
+  return bytes;
+}
+
+int64_t file_time(const fs::path& path) {
+  std::error_code failure;
+  const auto time = fs::last_write_time(path, failure);
+  if (failure) refuse_reading(path, failure);
+  return time.time_since_epoch().count();
+}
+
 void make_folder(const fs::path& path) {
   std::error_code failure;
   fs::create_directories(path, failure);
   if (failure) throw usage_error("cannot make the folder '{}': {}.", path.string(), failure.message());
 }
 
+void move_path(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0)
+    throw checkpoint_error("cannot put '{}' in place: {}.", to.string(), reason());
+}
+
+void copy_path(const fs::path& from, const fs::path& to) {
+  if (!is_folder(from)) return write_file_whole(to, read_file(from));
+  make_folder(to);
+  for (const fs::path& entry : folder_entries(from)) copy_path(entry, to / entry.filename());
+}
+
+void remove_path(const fs::path& path) {
+  std::error_code failure;
+  fs::remove_all(path, failure);
+  if (failure) throw checkpoint_error("cannot remove '{}': {}.", path.string(), failure.message());
+}
+
+fs::path temporary_folder() {
+  std::error_code failure;
+  const auto folder = fs::temp_directory_path(failure);
+  if (failure)
+    throw usage_error("there is no folder for temporary files ({}): set TMPDIR to one that exists.",
+                      failure.message());
+  return folder;
+}
+
 void sync_folder(const fs::path& folder) {
   const int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return;
-  ::fsync(descriptor);
+  const bool failed = ::fsync(descriptor) != 0 && (errno == EIO || errno == ENOSPC || errno == EDQUOT);
+  const auto why = reason();
   ::close(descriptor);
+  // Some file systems cannot sync a folder and need not; that is no failure.
+  if (failed) throw checkpoint_error("cannot write the folder '{}' to disk: {}.", folder.string(), why);
 }
 
 void write_file_whole(const fs::path& path, std::string_view bytes) {
-  fs::path beside = path;
-  beside += ".partial";
+  const fs::path beside = partial_path(path);
   try {
-    FileWriter writer(beside);
+    FileWriter writer(beside, path);
     writer.write(bytes);
     writer.close();
-    if (::rename(beside.c_str(), path.c_str()) != 0)
-      throw checkpoint_error("cannot put '{}' in place: {}.", path.string(), reason());
+    move_path(beside, path);
   } catch (...) {
     ::unlink(beside.c_str());
     throw;
@@ -76,9 +188,10 @@ void write_file_whole(const fs::path& path, std::string_view bytes) {
   sync_folder(path.parent_path());
 }
 
-FileWriter::FileWriter(const fs::path& path) : path_(path) {
+FileWriter::FileWriter(const fs::path& path, const fs::path& final_path)
+    : path_(final_path.empty() ? path : final_path) {
   descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) throw checkpoint_error("cannot write '{}': {}.", path.string(), reason());
+  if (descriptor_ < 0) throw checkpoint_error("cannot write '{}': {}.", path_.string(), reason());
 }
 
 FileWriter::~FileWriter() {
@@ -130,7 +243,7 @@ MappedFile::~MappedFile() {
 
 std::vector<fs::path> expand_glob(const std::string& pattern) {
   if (pattern.find_first_of("*?[") == std::string::npos) {
-    if (!fs::exists(pattern)) throw data_error("there is no file '{}'.", pattern);
+    if (!path_exists(pattern)) throw data_error("there is no file '{}'.", pattern);
     return {pattern};
   }
   glob_t found{};
