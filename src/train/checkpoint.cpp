@@ -1,14 +1,17 @@
 #include "train/checkpoint.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <ranges>
 
 #include "core/error.h"
 #include "core/files.h"
 #include "core/hash.h"
+#include "core/log.h"
 
 namespace tightloop {
 
@@ -16,30 +19,89 @@ namespace {
 
 constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
+constexpr const char* kState = "state.json";
+constexpr const char* kPartial = ".partial";    // not whole yet, or no more
+constexpr const char* kReplaced = ".replaced";  // whole, and out of the way of a new one of the same step
+constexpr int kFormat = 2;                      // 1: state.json without a checksum of its own
+
+fs::path named(const fs::path& checkpoints, int64_t step, const char* ending = "") {
+  return checkpoints / fmt::format("step-{:08}{}", step, ending);
+}
 
 fs::path folder_of(const fs::path& checkpoints, int64_t step) {
-  return checkpoints / fmt::format("step-{:08}", step);
+  const fs::path folder = named(checkpoints, step), replaced = named(checkpoints, step, kReplaced);
+  return !path_exists(folder) && path_exists(replaced) ? replaced : folder;
+}
+
+/// Of a folder that goes, first the name goes: one that is half removed is not taken for a checkpoint.
+void remove_checkpoint(const fs::path& checkpoints, int64_t step) {
+  move_path(named(checkpoints, step), named(checkpoints, step, kPartial));
+  remove_path(named(checkpoints, step, kPartial));
+}
+
+/// What saves that were killed or failed left behind goes; what they had put aside comes back.
+void clear_up(const fs::path& checkpoints) {
+  for (const fs::path& entry : folder_entries(checkpoints)) {
+    if (!checkpoint_step(entry.stem())) continue;
+    const fs::path folder = checkpoints / entry.stem();
+    if (entry.extension() == kPartial) remove_path(entry);
+    if (entry.extension() == kReplaced) path_exists(folder) ? remove_path(entry) : move_path(entry, folder);
+  }
 }
 
 nlohmann::json write_tensors(const fs::path& folder, const char* name, const NamedTensors& tensors) {
   const uint64_t hash = write_safetensors(folder / name, tensors);
-  return {{"bytes", fs::file_size(folder / name)}, {"xxh3", hex64(hash)}};
+  return {{"bytes", file_bytes(folder / name)}, {"xxh3", hex64(hash)}};
 }
 
 Safetensors read_tensors(const fs::path& folder, const char* name, const nlohmann::json& state) {
   const fs::path path = folder / name;
-  const auto advice = fmt::format("Remove '{}' to go on from an older checkpoint.", folder.string());
-  if (!fs::exists(path)) throw checkpoint_error("'{}' is missing. {}", path.string(), advice);
+  if (!path_exists(path)) throw checkpoint_error("'{}' is missing.", path.string());
   const auto& expected = state.at("files").at(name);
   const MappedFile file(path);
   if (file.bytes().size() != expected.at("bytes").get<uint64_t>()) {
-    throw checkpoint_error("'{}' is truncated: {} of {} bytes. {}", path.string(), file.bytes().size(),
-                           expected.at("bytes").get<uint64_t>(), advice);
+    throw checkpoint_error("'{}' is truncated: {} of {} bytes.", path.string(), file.bytes().size(),
+                           expected.at("bytes").get<uint64_t>());
   }
-  if (hex64(hash64(file.text())) != expected.at("xxh3").get<std::string>()) {
-    throw checkpoint_error("'{}' is damaged: its checksum does not match. {}", path.string(), advice);
-  }
+  if (hex64(hash64(file.text())) != expected.at("xxh3").get<std::string>())
+    throw checkpoint_error("'{}' is damaged: its checksum does not match.", path.string());
   return read_safetensors(path);
+}
+
+std::string checksum(nlohmann::json state) {
+  state.erase("xxh3");
+  return hex64(hash64(state.dump()));
+}
+
+nlohmann::json read_state(const fs::path& path, int64_t step) {
+  if (!path_exists(path)) throw checkpoint_error("'{}' is missing.", path.string());
+  const auto state = nlohmann::json::parse(read_file(path));
+  const int format = state.at("format").get<int>();
+  if (format > kFormat)
+    throw checkpoint_error("'{}' is of a newer version of this program (format {}).", path.string(), format);
+  const bool old = format == 1 && !state.contains("xxh3");
+  if ((!old && state.at("xxh3").get<std::string>() != checksum(state)) ||
+      state.at("step").get<int64_t>() != step)
+    throw checkpoint_error("'{}' is damaged: its checksum does not match.", path.string());
+  return state;
+}
+
+void write_state(const fs::path& path, nlohmann::json state) {
+  state["xxh3"] = checksum(state);
+  write_file_whole(path, state.dump(2) + "\n");
+}
+
+Checkpoint load_one(const fs::path& checkpoints, int64_t step, bool weights_only) {
+  const fs::path folder = folder_of(checkpoints, step);
+  try {
+    const auto state = read_state(folder / kState, step);
+    return {.step = step,
+            .metadata = state.value("metadata", nlohmann::json::object()),
+            .weights = read_tensors(folder, kWeights, state),
+            .optimizer = weights_only ? Safetensors{} : read_tensors(folder, kOptimizer, state)};
+  } catch (const nlohmann::json::exception& error) {
+    throw checkpoint_error("'{}' is damaged: {}.", (folder / kState).string(), error.what());
+  }
 }
 
 }  // namespace
@@ -47,33 +109,55 @@ Safetensors read_tensors(const fs::path& folder, const char* name, const nlohman
 void save_checkpoint(const fs::path& checkpoints, int64_t step, const NamedTensors& weights,
                      const NamedTensors& optimizer, int64_t keep, const nlohmann::json& metadata,
                      int64_t best) {
-  const fs::path place = folder_of(checkpoints, step);
-  fs::path beside = place;
-  beside += ".partial";
+  const fs::path folder = named(checkpoints, step), partial = named(checkpoints, step, kPartial),
+                 replaced = named(checkpoints, step, kReplaced);
   try {
-    fs::remove_all(beside);
-    fs::create_directories(beside);
-    nlohmann::json state{{"format", 1}, {"step", step}, {"metadata", metadata}};
-    state["files"][kWeights] = write_tensors(beside, kWeights, weights);
-    state["files"][kOptimizer] = write_tensors(beside, kOptimizer, optimizer);
-    write_file_whole(beside / "state.json", state.dump(2) + "\n");
-    sync_folder(beside);
-    fs::remove_all(place);
-    fs::rename(beside, place);
+    clear_up(checkpoints);
+    make_folder(partial);
+    nlohmann::json state{{"format", kFormat}, {"step", step}, {"metadata", metadata}};
+    state["files"][kWeights] = write_tensors(partial, kWeights, weights);
+    state["files"][kOptimizer] = write_tensors(partial, kOptimizer, optimizer);
+    write_state(partial / kState, state);
+    sync_folder(partial);
+    if (path_exists(folder)) move_path(folder, replaced);
+    move_path(partial, folder);
     sync_folder(checkpoints);
   } catch (const std::exception& error) {
-    std::error_code ignored;
-    fs::remove_all(beside, ignored);
+    try {
+      clear_up(checkpoints);
+    } catch (const Error& left) {
+      log::warn("{}", left.what());
+    }
     throw checkpoint_error("the checkpoint of step {} was not saved: {} Older checkpoints are untouched.",
                            step, error.what());
   }
-  remove_old_checkpoints(checkpoints, keep, best);
+  // From here on the new one is safe, and whatever cannot be removed is no reason to stop a run.
+  try {
+    remove_path(replaced);
+  } catch (const Error& error) {
+    log::warn("An old checkpoint stays: {}", error.what());
+  }
+  remove_old_checkpoints(checkpoints, step, keep, best);
 }
 
-void remove_old_checkpoints(const fs::path& checkpoints, int64_t keep, int64_t best) {
-  const auto steps = checkpoint_steps(checkpoints);
-  for (size_t i = 0; keep > 0 && i + keep < steps.size(); ++i)
-    if (steps[i] != best) fs::remove_all(folder_of(checkpoints, steps[i]));
+void remove_old_checkpoints(const fs::path& checkpoints, int64_t newest, int64_t keep, int64_t best) {
+  try {
+    auto steps = checkpoint_steps(checkpoints);
+    // Later ones could not be read when the run was resumed: they are no reason to drop others.
+    std::erase_if(steps, [&](int64_t step) { return step > newest; });
+    for (size_t i = 0; keep > 0 && i + keep < steps.size(); ++i)
+      if (steps[i] != best) remove_checkpoint(checkpoints, steps[i]);
+  } catch (const Error& error) {
+    log::warn("An old checkpoint stays: {}", error.what());
+  }
+}
+
+void update_metadata(const fs::path& checkpoints, int64_t step, const nlohmann::json& metadata) {
+  const fs::path path = folder_of(checkpoints, step) / kState;
+  auto state = read_state(path, step);
+  state["metadata"] = metadata;
+  state["format"] = kFormat;
+  write_state(path, state);
 }
 
 std::optional<int64_t> checkpoint_step(const fs::path& folder) {
@@ -88,71 +172,33 @@ std::optional<int64_t> checkpoint_step(const fs::path& folder) {
 
 std::vector<int64_t> checkpoint_steps(const fs::path& checkpoints) {
   std::vector<int64_t> steps;
-  std::error_code failure;
-  for (const auto& entry : fs::directory_iterator(checkpoints, failure)) {
-    if (const auto step = checkpoint_step(entry.path())) steps.push_back(*step);
+  for (const fs::path& entry : folder_entries(checkpoints)) {
+    const auto step = checkpoint_step(entry.extension() == kReplaced ? entry.stem() : entry);
+    if (step) steps.push_back(*step);
   }
   std::ranges::sort(steps);
+  steps.erase(std::ranges::unique(steps).begin(), steps.end());
   return steps;
 }
 
-namespace {
-
-struct Opened {
-  fs::path folder;
-  nlohmann::json state;
-};
-
-Opened open_checkpoint(const fs::path& checkpoints, std::optional<int64_t> step) {
+Checkpoint load_checkpoint(const fs::path& checkpoints, std::optional<int64_t> step, bool weights_only) {
   const auto steps = checkpoint_steps(checkpoints);
   if (steps.empty()) throw checkpoint_error("there is no checkpoint in '{}'.", checkpoints.string());
   if (step && !std::ranges::count(steps, *step)) {
     throw checkpoint_error("there is no checkpoint of step {} in '{}'; there are: {}.", *step,
                            checkpoints.string(), fmt::join(steps, ", "));
   }
-  const fs::path folder = folder_of(checkpoints, step.value_or(steps.back()));
-  const fs::path path = folder / "state.json";
-  if (!fs::exists(path)) throw checkpoint_error("'{}' is missing.", path.string());
-  try {
-    return {folder, nlohmann::json::parse(read_file(path))};
-  } catch (const nlohmann::json::exception& error) {
-    throw checkpoint_error("'{}' is damaged: {}.", path.string(), error.what());
+  if (step) return load_one(checkpoints, *step, weights_only);
+  for (const int64_t newest : std::views::reverse(steps)) {
+    try {
+      return load_one(checkpoints, newest, weights_only);
+    } catch (const Error& error) {
+      if (steps.size() == 1) throw;
+      log::warn("The checkpoint of step {} is passed over: {}", newest, error.what());
+    }
   }
-}
-
-// What `read` takes out of state.json, with errors that name the file.
-template <class Read>
-Checkpoint read_state(const Opened& opened, Read&& read) {
-  try {
-    Checkpoint checkpoint{.step = opened.state.at("step").get<int64_t>(),
-                          .metadata = opened.state.value("metadata", nlohmann::json::object()),
-                          .weights = {},
-                          .optimizer = {}};
-    read(checkpoint);
-    return checkpoint;
-  } catch (const nlohmann::json::exception& error) {
-    throw checkpoint_error("'{}' is damaged: {}.", (opened.folder / "state.json").string(), error.what());
-  }
-}
-
-}  // namespace
-
-Checkpoint describe_checkpoint(const fs::path& checkpoints, std::optional<int64_t> step) {
-  return read_state(open_checkpoint(checkpoints, step), [](Checkpoint&) {});
-}
-
-void update_metadata(const fs::path& checkpoints, int64_t step, const nlohmann::json& metadata) {
-  auto [folder, state] = open_checkpoint(checkpoints, step);
-  state["metadata"] = metadata;
-  write_file_whole(folder / "state.json", state.dump(2) + "\n");
-}
-
-Checkpoint load_checkpoint(const fs::path& checkpoints, std::optional<int64_t> step, bool weights_only) {
-  const auto opened = open_checkpoint(checkpoints, step);
-  return read_state(opened, [&](Checkpoint& checkpoint) {
-    checkpoint.weights = read_tensors(opened.folder, kWeights, opened.state);
-    if (!weights_only) checkpoint.optimizer = read_tensors(opened.folder, kOptimizer, opened.state);
-  });
+  throw checkpoint_error("none of the checkpoints in '{}' can be read (steps {}).", checkpoints.string(),
+                         fmt::join(steps, ", "));
 }
 
 }  // namespace tightloop

@@ -1,25 +1,24 @@
 #include "train/saved_model.h"
 
 #include "core/error.h"
+#include "core/files.h"
 #include "model/huggingface.h"
-#include "train/checkpoint.h"
 #include "train/optimizer.h"
 
 namespace tightloop {
 
-namespace fs = std::filesystem;
-
 SavedModel::SavedModel(const fs::path& path, std::optional<int64_t> step) : path_(path) {
   // "runs/a/checkpoints/step-1/" ends in an empty name; parents are counted without it.
   const fs::path folder = path.has_filename() ? path : path.parent_path();
-  if (fs::exists(folder / "config.yaml")) {
+  if (path_exists(folder / "config.yaml")) {
     open_run(folder, step);
-  } else if (fs::exists(folder / "config.json")) {
+  } else if (path_exists(folder / "config.json")) {
     open_hugging_face();
-  } else if (fs::exists(folder / "state.json")) {
-    const fs::path run = fs::absolute(folder).parent_path().parent_path();
+  } else if (path_exists(folder / "state.json")) {
+    std::error_code failure;
+    const fs::path run = fs::absolute(folder, failure).parent_path().parent_path();
     const auto number = checkpoint_step(folder);
-    if (!number || !fs::exists(run / "config.yaml"))
+    if (!number || !path_exists(run / "config.yaml"))
       throw usage_error("the checkpoint '{}' is not in a run's folder, whose config.yaml has its sizes.",
                         path.string());
     open_run(run, number);
@@ -36,15 +35,13 @@ void SavedModel::open_run(const fs::path& root, std::optional<int64_t> step) {
   checkpoints_ = run.checkpoints();
   tokenizer_path_ = run.tokenizer();
   recipe_.bind().load(run.config());
-  const auto about = describe_checkpoint(checkpoints_, step);
-  step_ = about.step;
-  metadata_ = about.metadata;
+  checkpoint_ = load_checkpoint(checkpoints_, step, /*weights_only=*/true);
 }
 
 void SavedModel::open_hugging_face() {
   const auto folder = read_hugging_face(path_);
   recipe_.model = folder.config;
-  metadata_ = {{"dtype", folder.dtype}};
+  checkpoint_.metadata = {{"dtype", folder.dtype}};
   if (!has_tokenizer(path_)) return;
   tokenizer_path_ = path_;
   recipe_.tokenizer.path = path_.string();
@@ -62,9 +59,9 @@ void SavedModel::load_weights(LanguageModel& model) const {
 
 void SavedModel::load_weights(Parameters& parameters) const {
   if (checkpoints_.empty()) throw usage_error("'{}' is not a run.", path_.string());
-  auto checkpoint = load_checkpoint(checkpoints_, step_, /*weights_only=*/true);
-  if (recipe_.lora.on()) merge_adapters(checkpoint.weights, recipe_.lora);
-  tightloop::load_weights(parameters, checkpoint.weights, "model.safetensors");
+  Safetensors weights = checkpoint_.weights;
+  if (recipe_.lora.on()) merge_adapters(weights, recipe_.lora);
+  tightloop::load_weights(parameters, weights, "model.safetensors");
 }
 
 PairTokenizers SavedModel::pair_tokenizers() const {

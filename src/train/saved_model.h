@@ -9,26 +9,27 @@
 
 #include "model/language_model.h"
 #include "tokenizer/tokenizer.h"
+#include "train/checkpoint.h"
 #include "train/recipe.h"
 #include "train/run_tokenizer.h"
 
 namespace tightloop {
 
-/// A model as it lies on disk: a run, one checkpoint of a run, or a Hugging Face folder. Opening it reads the
-/// settings alone; weights are read straight into the model that is to have them.
+/// A model on disk: a run, one checkpoint of a run, or a Hugging Face folder. Opening it reads the settings
+/// and verifies a checkpoint's weights; they are copied straight into the model that is to have them.
 class SavedModel {
  public:
   /// A usage error when the folder is none of the three. `step` chooses a checkpoint of a run (default: the
-  /// newest).
+  /// newest that is whole; others are passed over with a warning).
   explicit SavedModel(const std::filesystem::path& path, std::optional<int64_t> step = {});
 
   /// As the run had it, sizes worked out. Of a Hugging Face folder: the model, the tokenizer's path and the
   /// form of chat that its tokens show; the rest stands at its defaults.
   const Recipe& recipe() const { return recipe_; }
   /// 0 of a Hugging Face folder.
-  int64_t step() const { return step_; }
+  int64_t step() const { return checkpoint_.step; }
   /// What a checkpoint says about itself: stage, parent, the dtype that the weights came in, ...
-  const nlohmann::json& metadata() const { return metadata_; }
+  const nlohmann::json& metadata() const { return checkpoint_.metadata; }
   const std::filesystem::path& tokenizer_path() const { return tokenizer_path_; }
   /// Null where a Hugging Face folder has none.
   std::unique_ptr<Tokenizer> tokenizer() const;
@@ -46,8 +47,7 @@ class SavedModel {
 
   std::filesystem::path path_, checkpoints_, tokenizer_path_;  // checkpoints_ is empty for Hugging Face
   Recipe recipe_;
-  int64_t step_ = 0;
-  nlohmann::json metadata_;
+  Checkpoint checkpoint_;  // its weights are mapped, not read
 };
 
 }  // namespace tightloop

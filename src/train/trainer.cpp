@@ -430,7 +430,7 @@ void Trainer::remove_old() {
   removal_due_ = false;
   if (!processes_.main()) return;
   const bool best = recipe_.train.keep_best && metadata_.contains("best");
-  remove_old_checkpoints(run_.checkpoints(), recipe_.train.keep_checkpoints,
+  remove_old_checkpoints(run_.checkpoints(), saved_, recipe_.train.keep_checkpoints,
                          best ? metadata_["best"]["step"].get<int64_t>() : 0);
 }
 

@@ -4,9 +4,14 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 #include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
+#include <fstream>
+#include <set>
 
 #include "core/files.h"
 #include "support.h"
@@ -69,6 +74,103 @@ TEST(Checkpoint, LeftoversOfAnInterruptedSaveDoNotCount) {
   EXPECT_EQ(load_checkpoint(folder.path()).step, 3);
   save_checkpoint(folder.path(), 4, tensors(5), tensors(2), 0);
   EXPECT_EQ(load_checkpoint(folder.path()).step, 4);
+}
+
+TEST(Checkpoint, WhatKilledSavesLeftIsClearedUpByTheNextSave) {
+  const TempFolder folder;
+  save_checkpoint(folder.path(), 3, tensors(1), tensors(2), 0);
+  fs::create_directory(folder / "step-00000004.partial");
+  fs::copy(folder / "step-00000003", folder / "step-00000003.replaced");
+  fs::copy(folder / "step-00000003", folder / "step-00000002.replaced");  // was to be replaced, and was not
+  write_file_whole(folder / "best.json", "{}");
+  save_checkpoint(folder.path(), 5, tensors(5), tensors(2), 0);
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder.path())) names.insert(entry.path().filename());
+  EXPECT_EQ(names, (std::set<std::string>{"best.json", "step-00000002", "step-00000003", "step-00000005"}));
+}
+
+TEST(Checkpoint, OneThatWasPutAsideIsFoundWhenTheNewOneNeverCame) {
+  const TempFolder folder;
+  save_checkpoint(folder.path(), 3, tensors(1), tensors(2), 0);
+  fs::rename(folder / "step-00000003", folder / "step-00000003.replaced");
+  fs::create_directory(folder / "step-00000003.partial");
+  EXPECT_EQ(load_checkpoint(folder.path()).step, 3);
+  EXPECT_EQ(load_checkpoint(folder.path(), 3).step, 3);
+}
+
+TEST(Checkpoint, AKillWhileAStepIsSavedAgainLosesNothing) {
+  const TempFolder folder;
+  const NamedTensors one = tensors(1), two = tensors(2);
+  save_checkpoint(folder.path(), 7, one, two, 1);
+  for (int trial = 0; trial < 12; ++trial) {
+    // Much to remove: so that there is time to be killed meanwhile.
+    for (int i = 0; i < 500; ++i) std::ofstream(folder / "step-00000007" / std::to_string(i));
+    const pid_t child = ::fork();
+    if (child == 0) {
+      for (;;) save_checkpoint(folder.path(), 7, one, two, 1);
+    }
+    ::usleep(2000 * (trial + 1));
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    EXPECT_NO_THROW(load_checkpoint(folder.path())) << "trial " << trial;
+  }
+}
+
+TEST(Checkpoint, TheNewestThatIsWholeIsTaken) {
+  const TempFolder folder;
+  for (int64_t step = 1; step <= 4; ++step) save_checkpoint(folder.path(), step, tensors(1), tensors(2), 0);
+  fs::resize_file(folder / "step-00000004" / "optimizer.safetensors", 100);
+  fs::remove(folder / "step-00000003" / "state.json");
+  EXPECT_EQ(load_checkpoint(folder.path()).step, 2);
+  EXPECT_EQ(load_checkpoint(folder.path(), {}, /*weights_only=*/true).step, 4) << "its weights are whole";
+  error_of(ExitCode::kCheckpoint, [&] { load_checkpoint(folder.path(), 4); });
+}
+
+TEST(Checkpoint, NoCheckpointThatIsWholeIsAnError) {
+  const TempFolder folder;
+  for (int64_t step = 1; step <= 2; ++step) {
+    save_checkpoint(folder.path(), step, tensors(1), tensors(2), 0);
+    fs::remove(folder / ("step-0000000" + std::to_string(step)) / "model.safetensors");
+  }
+  error_of(ExitCode::kCheckpoint, [&] { load_checkpoint(folder.path()); });
+}
+
+TEST(Checkpoint, ALaterDamagedOneDoesNotPushOutTheOneJustSaved) {
+  const TempFolder folder;
+  save_checkpoint(folder.path(), 5, tensors(1), tensors(2), 1);
+  fs::copy(folder / "step-00000005", folder / "step-00000010");  // says that it is of step 5
+  save_checkpoint(folder.path(), 7, tensors(1), tensors(2), 1);
+  EXPECT_EQ(load_checkpoint(folder.path()).step, 7);
+  EXPECT_EQ(checkpoint_steps(folder.path()), (std::vector<int64_t>{7, 10}));
+}
+
+TEST(Checkpoint, NoFlippedByteOfItsStateIsAccepted) {
+  const TempFolder folder;
+  const nlohmann::json metadata{{"best", {{"step", 3}, {"loss", 1.25}}}, {"stage", "sft"}};
+  save_checkpoint(folder.path(), 7, tensors(1), tensors(2), 0, metadata);
+  const auto path = folder / "step-00000007" / "state.json";
+  const auto bytes = read_file(path);
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    auto damaged = bytes;
+    damaged[i] ^= 1;
+    std::ofstream(path) << damaged;
+    try {
+      EXPECT_EQ(load_checkpoint(folder.path()).metadata, metadata) << damaged.substr(0, i + 1);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kCheckpoint) << error.what();
+    }
+  }
+}
+
+TEST(Checkpoint, OneOfTheFormatBeforeIsRead) {
+  const TempFolder folder;
+  save_checkpoint(folder.path(), 7, tensors(1), tensors(2), 0, {{"stage", "sft"}});
+  const auto path = folder / "step-00000007" / "state.json";
+  auto state = nlohmann::json::parse(read_file(path));
+  state["format"] = 1;
+  state.erase("xxh3");
+  write_file_whole(path, state.dump());
+  EXPECT_EQ(load_checkpoint(folder.path()).metadata.at("stage"), "sft");
 }
 
 TEST(Checkpoint, AFullDiskLeavesTheOlderOneLoadable) {
