@@ -3,20 +3,18 @@
 
 #include <CLI/App.hpp>
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 
 #include "cli/at_least.h"
 #include "cli/verbs.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "core/interrupt.h"
 #include "core/log.h"
 #include "train/checkpoint.h"
 #include "train/run_folder.h"
 
 namespace tightloop::cli {
-
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -52,11 +50,14 @@ void average(const Options& options) {
   }
   metadata["averaged"] = steps;
   const auto output = RunFolder::create(options.output, /*overwrite=*/false);
-  for (const auto& name : {"config.yaml", "tokenizer", "tokenizer_target"})
-    if (fs::exists(run.root() / name))
-      fs::copy(run.root() / name, output.root() / name,
-               fs::copy_options::recursive | fs::copy_options::overwrite_existing);
-  save_checkpoint(output.checkpoints(), steps.back(), mean, {}, 0, metadata);
+  try {
+    for (const auto& name : {"config.yaml", "tokenizer", "tokenizer_target"})
+      if (path_exists(run.root() / name)) copy_path(run.root() / name, output.root() / name);
+    save_checkpoint(output.checkpoints(), steps.back(), mean, {}, 0, metadata);
+  } catch (...) {
+    output.discard();
+    throw;
+  }
   log::info("The weights of steps {} to {}, {} checkpoints, averaged into {}.", steps.front(), steps.back(),
             steps.size(), options.output);
 }

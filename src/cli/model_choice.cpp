@@ -1,9 +1,11 @@
 #include "cli/model_choice.h"
 
 #include <CLI/App.hpp>
-#include <filesystem>
+#include <algorithm>
 
 #include "core/error.h"
+#include "core/files.h"
+#include "train/run_folder.h"
 
 namespace tightloop::cli {
 
@@ -16,19 +18,10 @@ void ModelChoice::add_to(CLI::App& verb) {
 }
 
 std::string ModelChoice::folder() const {
-  namespace fs = std::filesystem;
   if (!path.empty()) return path;
-  fs::path newest;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator("runs", none)) {
-    const auto config = entry.path() / "config.yaml";
-    if (!fs::exists(config)) continue;
-    if (newest.empty() || fs::last_write_time(config) > fs::last_write_time(newest / "config.yaml"))
-      newest = entry.path();
-  }
-  if (newest.empty())
-    throw usage_error("there is no run in 'runs'. Name one with --run, or train one first.");
-  return newest.string();
+  const auto runs = runs_in("runs");
+  if (runs.empty()) throw usage_error("there is no run in 'runs'. Name one with --run, or train one first.");
+  return std::ranges::max(runs, {}, [](const auto& run) { return file_time(RunFolder(run).config()); });
 }
 
 }  // namespace tightloop::cli

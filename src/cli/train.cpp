@@ -80,14 +80,25 @@ void evaluate_translations(Trainer& trainer) {
   });
 }
 
+/// The run's folder. The main process alone touches it, before the others look.
+RunFolder claim(const fs::path& root, const Options& options, Processes& processes) {
+  if (!processes.main()) {
+    processes.barrier();
+    return RunFolder(root);
+  }
+  auto run = options.resume.empty() ? RunFolder::create(root, options.overwrite) : RunFolder::resume(root);
+  log::to_file(run.log());
+  processes.barrier();
+  return run;
+}
+
 /// The trainer of a run. A new run that cannot begin leaves no folder behind.
 std::unique_ptr<Trainer> begin(const Recipe& recipe, const RunFolder& run, Processes& processes,
                                bool is_new) {
   try {
     return std::make_unique<Trainer>(recipe, run, processes);
   } catch (...) {
-    std::error_code ignored;
-    if (is_new) fs::remove_all(run.root(), ignored);
+    if (is_new) run.discard();
     throw;
   }
 }
@@ -97,25 +108,21 @@ void train(const Options& options, const Settings& settings) {
     throw usage_error(
         "name a recipe (tightloop train configs/quickstart.yaml) or --resume a run, one of the two.");
   }
+  const bool is_new = options.resume.empty();
   Recipe recipe;
-  if (options.resume.empty()) {
-    recipe = read_recipe(options.file, settings);
-  } else {
-    Config config = recipe.bind();
-    config.load(RunFolder::open(options.resume).config());
-    config.apply(settings);
-  }
+  if (is_new) recipe = read_recipe(options.file, settings);
   Processes processes;
   if (!processes.main()) log::set_terminal_level(log::Level::kWarning);  // the main process speaks for all
-  const fs::path root =
-      options.resume.empty() ? run_path(recipe.run, options.file) : fs::path(options.resume);
-  const RunFolder run = !processes.main()        ? RunFolder(root)
-                        : options.resume.empty() ? RunFolder::create(root, options.overwrite)
-                                                 : RunFolder::open(root);
-  if (processes.main()) log::to_file(run.log());
-  const auto begun = begin(recipe, run, processes, processes.main() && options.resume.empty());
+  const fs::path root = is_new ? run_path(recipe.run, options.file) : fs::path(options.resume);
+  const RunFolder run = claim(root, options, processes);
+  if (!is_new) {
+    Config config = recipe.bind();
+    config.load(run.config());
+    config.apply(settings);
+  }
+  const auto begun = begin(recipe, run, processes, processes.main() && is_new);
   Trainer& trainer = *begun;
-  if (!options.resume.empty()) trainer.resume();
+  if (!is_new) trainer.resume();
   evaluate_translations(trainer);
   const TrainResult result = trainer.run();
   if (processes.main()) finish(trainer, result, run.root());
@@ -129,7 +136,8 @@ void add_train(CLI::App& app, const Settings& settings) {
   verb->add_option("RECIPE", options->file, "A YAML file of settings, such as configs/quickstart.yaml");
   verb->add_option("--resume", options->resume,
                    "Go on with the run in this folder, from its newest checkpoint");
-  verb->add_flag("--overwrite", options->overwrite, "Replace a run of the same name");
+  verb->add_flag("--overwrite", options->overwrite,
+                 "Replace a run of the same name, once this one has its first checkpoint");
   verb->footer(
       "Examples:\n"
       "  tightloop train configs/quickstart.yaml --train.steps 2000 --run.name longer\n"

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <vector>
 
 namespace tightloop {
 
@@ -14,16 +16,28 @@ struct RunConfig {
   void describe(Fields& fields);
 };
 
-/// runs/NAME/ and what is in it.
+/// runs/NAME/ and what is in it. A run that has no checkpoint and no metrics yet holds nothing worth keeping.
 class RunFolder {
  public:
-  explicit RunFolder(std::filesystem::path root) : root_(std::move(root)) {}
+  explicit RunFolder(std::filesystem::path root);
 
-  /// A new, empty run. One that exists already is refused unless `overwrite`, which removes it first; a
-  /// folder that does not look like a run is never removed.
+  /// A new, empty run that no other process writes to as long as this object or a copy of it lives. One that
+  /// exists already is refused unless it holds nothing worth keeping, or `overwrite`: then it is put aside,
+  /// as .NAME.replaced, until saved(), and comes back where that is never said. A folder that does not look
+  /// like a run is never touched.
   static RunFolder create(const std::filesystem::path& root, bool overwrite);
-  /// An existing run; a usage error when there is none.
+  /// An existing run to read from; a usage error when there is none.
   static RunFolder open(const std::filesystem::path& root);
+  /// An existing run to go on with, which no other process writes to meanwhile.
+  static RunFolder resume(const std::filesystem::path& root);
+  /// Puts things right where a process that was to replace the run was killed: the run of before comes back,
+  /// or goes where the new one has a checkpoint.
+  static void recover(const std::filesystem::path& root);
+
+  /// To be called when a checkpoint is on disk: the run that this one replaces goes.
+  void saved() const;
+  /// A new run that cannot begin leaves no folder behind.
+  void discard() const;
 
   const std::filesystem::path& root() const { return root_; }
   std::filesystem::path config() const { return root_ / "config.yaml"; }
@@ -36,7 +50,13 @@ class RunFolder {
   std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
 
  private:
+  struct Claim;
+
   std::filesystem::path root_;
+  std::shared_ptr<Claim> claim_;  // of a run that this process writes to
 };
+
+/// The runs in a folder, those that were put aside recovered.
+std::vector<std::filesystem::path> runs_in(const std::filesystem::path& folder);
 
 }  // namespace tightloop

@@ -10,6 +10,7 @@ namespace tightloop {
 SavedModel::SavedModel(const fs::path& path, std::optional<int64_t> step) : path_(path) {
   // "runs/a/checkpoints/step-1/" ends in an empty name; parents are counted without it.
   const fs::path folder = path.has_filename() ? path : path.parent_path();
+  RunFolder::recover(folder);
   if (path_exists(folder / "config.yaml")) {
     open_run(folder, step);
   } else if (path_exists(folder / "config.json")) {

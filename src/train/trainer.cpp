@@ -416,6 +416,7 @@ void Trainer::save(int64_t step, bool last) {
     try {
       files_->restore();
       save_checkpoint(run_.checkpoints(), step, weights, optimizer_->state(), /*keep=*/0, metadata_);
+      run_.saved();
     } catch (const std::exception& error) {
       if (last) throw;
       log::warn("{} Training goes on; the next save will be tried.", error.what());

@@ -343,21 +343,5 @@ TEST(Trainer, AnExplodingLossIsNamed) {
   EXPECT_NE(message.find("learning rate"), std::string::npos) << message;
 }
 
-TEST(RunFolder, IsNeverOverwrittenByAccident) {
-  const TempFolder folder;
-  const auto run = RunFolder::create(folder / "run", false);
-  write_file_whole(run.config(), "train:\n");
-  const auto message = error_of(ExitCode::kUsage, [&] { RunFolder::create(folder / "run", false); });
-  EXPECT_NE(message.find("--overwrite"), std::string::npos) << message;
-  write_file_whole(run.root() / "note", "mine");
-  RunFolder::create(folder / "run", true);
-  EXPECT_FALSE(fs::exists(run.root() / "note"));
-  fs::create_directory(folder / "photos");
-  write_file_whole(folder / "photos" / "cat", "meow");
-  error_of(ExitCode::kUsage, [&] { RunFolder::create(folder / "photos", true); });
-  EXPECT_TRUE(fs::exists(folder / "photos" / "cat"));
-  error_of(ExitCode::kUsage, [&] { RunFolder::open(folder / "nothing"); });
-}
-
 }  // namespace
 }  // namespace tightloop

@@ -1,0 +1,165 @@
+#include "train/run_folder.h"
+
+#include <ATen/ops/full.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/files.h"
+#include "core/folder_lock.h"
+#include "support.h"
+#include "train/checkpoint.h"
+
+namespace tightloop {
+namespace {
+
+using testing::error_of;
+using testing::TempFolder;
+
+void save(const RunFolder& run, int64_t step) {
+  const NamedTensors tensors{{"w", at::full({4}, 1.0)}};
+  save_checkpoint(run.checkpoints(), step, tensors, tensors, 0);
+  run.saved();
+}
+
+/// A run with a checkpoint of step 1.
+void make_run(const fs::path& root) {
+  const auto run = RunFolder::create(root, false);
+  write_file_whole(run.config(), "train:\n");
+  save(run, 1);
+}
+
+/// What is in a folder, hidden names too.
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : folder_entries(folder)) names.push_back(entry.filename());
+  return names;
+}
+
+/// Does it in another process, which then dies without any order.
+template <class Body>
+void in_a_process_that_is_killed(Body&& body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    body();
+    ::_exit(0);
+  }
+  ::waitpid(child, nullptr, 0);
+}
+
+TEST(RunFolder, IsNeverOverwrittenByAccident) {
+  const TempFolder folder;
+  make_run(folder / "run");
+  const auto message = error_of(ExitCode::kUsage, [&] { RunFolder::create(folder / "run", false); });
+  EXPECT_NE(message.find("--overwrite"), std::string::npos) << message;
+  write_file_whole(folder / "run" / "note", "mine");
+  save(RunFolder::create(folder / "run", true), 2);
+  EXPECT_FALSE(fs::exists(folder / "run" / "note"));
+  EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"run"});
+  fs::create_directory(folder / "photos");
+  write_file_whole(folder / "photos" / "cat", "meow");
+  error_of(ExitCode::kUsage, [&] { RunFolder::create(folder / "photos", true); });
+  EXPECT_TRUE(fs::exists(folder / "photos" / "cat"));
+  error_of(ExitCode::kUsage, [&] { RunFolder::open(folder / "nothing"); });
+  error_of(ExitCode::kUsage, [&] { RunFolder::resume(folder / "nothing"); });
+  EXPECT_FALSE(fs::exists(folder / "nothing"));
+}
+
+TEST(RunFolder, ARunThatIsReplacedComesBackWhenTheNewOneEndsWithoutACheckpoint) {
+  const TempFolder folder;
+  make_run(folder / "run");
+  {
+    const auto next = RunFolder::create(folder / "run/", true);
+    EXPECT_TRUE(checkpoint_steps(next.checkpoints()).empty());
+    write_file_whole(next.metrics(), "{}\n");
+    const auto message = error_of(ExitCode::kUsage, [&] { RunFolder::open(folder / "run"); });
+    EXPECT_NE(message.find(".run.replaced"), std::string::npos) << message;
+    EXPECT_EQ(load_checkpoint(folder / ".run.replaced" / "checkpoints").step, 1);
+  }
+  EXPECT_EQ(load_checkpoint(RunFolder::open(folder / "run").checkpoints()).step, 1);
+  EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"run"});
+  EXPECT_EQ(names_in(folder / "run"), (std::vector<std::string>{"checkpoints", "config.yaml", "tokenizer"}));
+}
+
+TEST(RunFolder, AKillBeforeTheFirstCheckpointBringsTheReplacedRunBack) {
+  for (const bool made : {true, false}) {
+    for (const auto& next :
+         {std::function<void(fs::path)>([](const fs::path& p) { RunFolder::open(p); }),
+          std::function<void(fs::path)>([](const fs::path& p) { RunFolder::resume(p); }),
+          std::function<void(fs::path)>(
+              [](const fs::path& p) { error_of(ExitCode::kUsage, [&] { RunFolder::create(p, false); }); }),
+          std::function<void(fs::path)>([](const fs::path& p) { runs_in(p.parent_path()); })}) {
+      const TempFolder folder;
+      make_run(folder / "run");
+      in_a_process_that_is_killed([&] {
+        const auto run = RunFolder::create(folder / "run", true);
+        write_file_whole(run.metrics(), "{}\n");
+        ::_exit(0);
+      });
+      if (!made) fs::remove_all(folder / "run");  // killed before the new folder was there
+      next(folder / "run");
+      EXPECT_EQ(load_checkpoint(folder / "run" / "checkpoints").step, 1);
+      EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"run"});
+    }
+  }
+}
+
+TEST(RunFolder, AKillAfterTheFirstCheckpointLeavesTheNewRun) {
+  const TempFolder folder;
+  make_run(folder / "run");
+  in_a_process_that_is_killed([&] {
+    const auto run = RunFolder::create(folder / "run", true);
+    write_file_whole(run.config(), "train:\n");
+    const NamedTensors tensors{{"w", at::full({4}, 1.0)}};
+    save_checkpoint(run.checkpoints(), 5, tensors, tensors, 0);
+    ::_exit(0);
+  });
+  EXPECT_EQ(load_checkpoint(RunFolder::open(folder / "run").checkpoints()).step, 5);
+  EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"run"});
+}
+
+TEST(RunFolder, OneThatNeverCameToACheckpointStartsAgain) {
+  const TempFolder folder;
+  for (const bool configured : {false, true}) {
+    const fs::path root = folder / (configured ? "run" : "other");
+    in_a_process_that_is_killed([&] {
+      const auto run = RunFolder::create(root, false);
+      write_file_whole(run.tokenizer() / "tokenizer.json", "{");
+      write_file_whole(run.root() / "config.yaml.partial-00000000-1-0", "tr");
+      write_file_whole(run.log(), "hello\n");
+      if (configured) write_file_whole(run.config(), "train:\n");
+      ::_exit(0);
+    });
+    const auto message = error_of(ExitCode::kCheckpoint, [&] { RunFolder::resume(root); });
+    EXPECT_NE(message.find("no checkpoint"), std::string::npos) << message;
+    const auto run = RunFolder::create(root, /*overwrite=*/configured);
+    EXPECT_TRUE(folder_entries(run.tokenizer()).empty());
+  }
+  // Metrics may be worth something.
+  write_file_whole(folder / "run" / "metrics.jsonl", "{}\n");
+  error_of(ExitCode::kUsage, [&] { RunFolder::create(folder / "run", false); });
+  error_of(ExitCode::kCheckpoint, [&] { RunFolder::resume(folder / "run"); });
+  save(RunFolder::create(folder / "run", true), 1);
+  EXPECT_FALSE(fs::exists(folder / "run" / "metrics.jsonl"));
+}
+
+TEST(RunFolder, OneProcessAtATimeWritesToIt) {
+  const TempFolder folder;
+  make_run(folder / "run");
+  {
+    const auto run = RunFolder::resume(folder / "run");
+    for (const auto& second : {std::function<void()>([&] { RunFolder::resume(folder / "run"); }),
+                               std::function<void()>([&] { RunFolder::create(folder / "run", true); })}) {
+      const auto message = error_of(ExitCode::kUsage, second);
+      EXPECT_NE(message.find(std::to_string(::getpid())), std::string::npos) << message;
+    }
+    RunFolder::open(folder / "run");  // reading goes on
+  }
+  in_a_process_that_is_killed([&] {
+    const auto run = RunFolder::resume(folder / "run");
+    ::_exit(0);
+  });
+  RunFolder::resume(folder / "run");
+}
+
+}  // namespace
+}  // namespace tightloop
