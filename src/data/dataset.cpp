@@ -42,7 +42,7 @@ std::vector<fs::path> shard_paths(const std::vector<std::string>& patterns, cons
   std::vector<std::string> expanded;
   for (const std::string& pattern : patterns) {
     const std::string inside = (fs::path(pattern) / (part + "-*.shard")).string();
-    expanded.push_back(fs::is_directory(pattern) ? inside : pattern);
+    expanded.push_back(is_folder(pattern) ? inside : pattern);
   }
   return expand_all(expanded);
 }
@@ -56,7 +56,7 @@ Parts open_shards(const DataConfig& config, const Tokenizer& tokenizer) {
   } else {
     // What `prepare` held out lies beside what it did not.
     for (const std::string& folder : config.train)
-      if (fs::is_directory(folder) && fs::exists(fs::path(folder) / "val-00000.shard"))
+      if (is_folder(folder) && path_exists(fs::path(folder) / "val-00000.shard"))
         for (const fs::path& path : shard_paths({folder}, "val")) val.push_back(path);
   }
   return {std::make_shared<ShardSet>(shard_paths(config.train, "train"), tokenizer.fingerprint()),
@@ -69,7 +69,7 @@ bool tokenize_live(const DataConfig& config) {
   uint64_t bytes = 0;
   for (const auto* patterns : {&config.train, &config.val, &config.train_target, &config.val_target})
     for (const fs::path& path : expand_all(*patterns))
-      if (fs::is_regular_file(path)) bytes += fs::file_size(path);
+      if (is_file(path)) bytes += file_bytes(path);
   return config.cache.empty() && bytes > kLarge;
 }
 

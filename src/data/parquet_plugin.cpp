@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "data/json_text.h"
 #include "data/parquet.h"
 
@@ -100,7 +101,7 @@ class ParquetRecords : public RecordReader {
   ParquetRecords(const std::vector<fs::path>& paths, std::vector<std::string> columns, uint64_t max_bytes)
       : paths_(paths), columns_(std::move(columns)), max_bytes_(max_bytes) {
     for (const fs::path& path : paths_) {
-      if (!fs::is_regular_file(path)) throw data_error("cannot read '{}': it is not a file.", path.string());
+      if (!is_file(path)) throw data_error("cannot read '{}': it is not a file.", path.string());
       names_.push_back(path.string());
     }
   }

@@ -6,7 +6,9 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/folder_lock.h"
 #include "core/hash.h"
+#include "core/log.h"
 #include "data/mixture.h"
 #include "data/shard_writer.h"
 #include "data/tokenize.h"
@@ -16,6 +18,8 @@ namespace tightloop {
 namespace {
 
 using nlohmann::json;
+
+constexpr const char* kState = "prepare.json";
 
 struct State {
   std::string key;
@@ -48,6 +52,18 @@ State read_state(const fs::path& path) {
     throw data_error("'{}' is damaged: {}. Remove the folder to prepare it anew.", path.string(),
                      error.what());
   }
+}
+
+/// How far a folder is; a new one is at the start.
+State state_of(const fs::path& folder, const std::string& key) {
+  const fs::path path = folder / kState;
+  State state;
+  state.key = key;
+  if (path_exists(path)) state = read_state(path);
+  if (state.key == key) return state;
+  throw data_error(
+      "'{}' holds shards of other files, settings or another tokenizer. Choose another folder, or remove it.",
+      folder.string());
 }
 
 PrepareReport prepare_mixture(const SourceOptions& options, const PrepareOptions& prepare_options) {
@@ -84,7 +100,7 @@ PrepareReport prepare_mixture(const SourceOptions& options, const PrepareOptions
         fmt::format("name={} source=shards train={} {} cap={}", entry.name, shards, share, entry.cap));
     yaml += fmt::format("    - {}\n", all.mixture.back());
   }
-  fs::create_directories(prepare_options.folder / "tokenizer");
+  make_folder(prepare_options.folder / "tokenizer");
   options.tokenizer.save(prepare_options.folder / "tokenizer");
   write_file_whole(prepare_options.folder / "mixture.yaml", yaml);
   all.finished = true;
@@ -150,32 +166,30 @@ uint64_t prepare_key(const SourceOptions& options) {
   if (!data.generated()) {
     for (const auto& patterns : {data.train, data.val, data.train_target, data.val_target})
       for (const fs::path& path : expand_all(patterns))
-        all += fmt::format("{} {} {}\n", path.string(), fs::file_size(path),
-                           fs::last_write_time(path).time_since_epoch().count());
+        all += fmt::format("{} {} {}\n", path.string(), file_bytes(path), file_time(path));
   }
   return hash64(all);
 }
 
 PrepareReport prepare(const SourceOptions& options, const PrepareOptions& prepare) {
   if (!options.data.mixture.empty()) return prepare_mixture(options, prepare);
-  const fs::path state_path = prepare.folder / "prepare.json";
-  make_folder(prepare.folder / "tokenizer");
-  State state;
-  state.key = hex64(prepare_key(options));
-  if (fs::exists(state_path)) {
-    const State found = read_state(state_path);
-    if (found.key != state.key) {
-      throw data_error(
-          "'{}' holds shards of other files, settings or another tokenizer. Choose another folder, or remove "
-          "it.",
-          prepare.folder.string());
-    }
-    state = found;
-  } else {
-    options.tokenizer.save(prepare.folder / "tokenizer");
-  }
+  const fs::path state_path = prepare.folder / kState;
+  const std::string key = hex64(prepare_key(options));
+  State state = state_of(prepare.folder, key);
   PrepareReport report{state.totals, BadRecords(options.data.on_bad_record == "fail"), state.stage == 2, {}};
   if (report.finished) return report;
+
+  // One process at a time; who had to wait finds the work done, or goes on with it.
+  FolderLock lock(prepare.folder);
+  if (!lock.held()) log::info("Waiting for {}, which prepares '{}'.", lock.owner(), prepare.folder.string());
+  lock.wait();
+  state = state_of(prepare.folder, key);
+  report.totals = state.totals, report.finished = state.stage == 2;
+  if (report.finished) return report;
+  if (!path_exists(state_path)) {
+    make_folder(prepare.folder / "tokenizer");
+    options.tokenizer.save(prepare.folder / "tokenizer");
+  }
 
   Shards shards(prepare, options.tokenizer, vocab_size_of(options));
   shards.open(state.totals.shards);

@@ -1,7 +1,5 @@
 #include "data/record_index.h"
 
-#include <unistd.h>
-
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -63,10 +61,10 @@ RecordIndex open_folder(const fs::path& folder) {
   }
 }
 
-// A folder that goes away again unless it was put in place.
+// A folder beside its place that goes away again unless it was put there.
 class Scratch {
  public:
-  explicit Scratch(fs::path path) : path_(std::move(path)) { fs::create_directories(path_); }
+  explicit Scratch(const fs::path& place) : path_(partial_path(place)) { make_folder(path_); }
   ~Scratch() {
     std::error_code ignored;
     fs::remove_all(path_, ignored);
@@ -76,7 +74,7 @@ class Scratch {
   void put(const fs::path& place) const {
     std::error_code failure;
     fs::rename(path_, place, failure);
-    if (failure && !fs::exists(place / "index.json"))
+    if (failure && !path_exists(place / "index.json"))
       throw data_error("cannot put '{}' in place: {}.", place.string(), failure.message());
   }
 
@@ -89,13 +87,14 @@ class Scratch {
 RecordIndex open_index(const SourceOptions& options, const fs::path& folder) {
   const std::string name = "index-" + hex64(prepare_key(options));
   if (folder.empty()) {
-    const Scratch scratch(fs::temp_directory_path() / fmt::format("tightloop-{}-{}", name, ::getpid()));
+    const Scratch scratch(temporary_folder() / ("tightloop-" + name));
     write_index(options, scratch.path());
     return open_folder(scratch.path());  // what is mapped stays until it is unmapped
   }
   const fs::path place = folder / name;
-  if (!fs::exists(place / "index.json")) {
-    const Scratch scratch(folder / fmt::format("{}.partial-{}", name, ::getpid()));
+  if (!path_exists(place / "index.json")) {
+    make_folder(folder);
+    const Scratch scratch(place);
     write_index(options, scratch.path());
     scratch.put(place);
   }

@@ -11,11 +11,11 @@
 namespace tightloop {
 
 ShardWriter::ShardWriter(fs::path path, int64_t vocab_size, uint64_t tokenizer)
-    : path_(std::move(path)), partial_(path_.string() + ".partial") {
+    : path_(std::move(path)), partial_(partial_path(path_)) {
   footer_.id_bytes = vocab_size <= 65536 ? 2 : 4;
   footer_.vocab_size = vocab_size;
   footer_.tokenizer = tokenizer;
-  file_ = std::make_unique<FileWriter>(partial_);
+  file_ = std::make_unique<FileWriter>(partial_, path_);
   block_.reserve(ShardFooter::kBlock);
 }
 
@@ -95,9 +95,7 @@ void ShardWriter::finish() {
   file_->write(&footer_, sizeof footer_);
   file_->close();
   file_.reset();
-  std::error_code failure;
-  fs::rename(partial_, path_, failure);
-  if (failure) throw checkpoint_error("cannot put '{}' in place: {}.", path_.string(), failure.message());
+  move_path(partial_, path_);
   sync_folder(path_.parent_path());
 }
 

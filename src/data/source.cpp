@@ -12,6 +12,7 @@
 #include "data/spelling.h"
 #include "data/text_reader.h"
 #include "data/toy_pairs.h"
+#include "tokenizer/unicode.h"
 
 namespace tightloop {
 
@@ -70,9 +71,12 @@ std::vector<fs::path> expand_all(const std::vector<std::string>& patterns) {
   std::vector<fs::path> paths;
   for (const std::string& pattern : patterns)
     for (fs::path& path : expand_glob(pattern)) {
-      if (fs::is_directory(path))
+      if (is_folder(path))
         throw data_error("'{}' is a folder: name the files in it, as in '{}/*'.", path.string(),
                          path.string());
+      // An index, a run's settings and its checkpoints name it, and they are UTF-8.
+      if (!is_utf8(path.string()))
+        throw data_error("the name of the file '{}' is not UTF-8. Rename it.", path.string());
       paths.push_back(std::move(path));
     }
   return paths;

@@ -14,11 +14,11 @@ namespace {
 
 // A Hugging Face folder's own tokenizer goes along as it is.
 bool copy_tokenizer(const fs::path& from, const fs::path& to) {
-  if (!fs::exists(from / "config.json") || !has_tokenizer(from)) return false;
+  if (!path_exists(from / "config.json") || !has_tokenizer(from)) return false;
   for (const char* name :
        {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
         "vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja"})
-    if (fs::exists(from / name)) fs::copy_file(from / name, to / name);
+    if (path_exists(from / name)) copy_path(from / name, to / name);
   return true;
 }
 
@@ -26,7 +26,7 @@ void write_tokenizer(const Tokenizer& tokenizer, const Recipe& recipe, const fs:
   tokenizer.save(folder);
   const std::string end = tokenizer.decode(std::vector<int32_t>{tokenizer.end_of_text()});
   const fs::path path = folder / "tokenizer_config.json";
-  auto config = fs::exists(path) ? nlohmann::ordered_json::parse(read_file(path)) : nlohmann::ordered_json();
+  auto config = path_exists(path) ? nlohmann::ordered_json::parse(read_file(path)) : nlohmann::ordered_json();
   config["tokenizer_class"] = "PreTrainedTokenizerFast";
   config["model_max_length"] = recipe.model.context;
   config["clean_up_tokenization_spaces"] = false;
@@ -44,7 +44,7 @@ HuggingFaceTokens tokens_of(const Tokenizer& tokenizer) {
 }  // namespace
 
 std::string export_model(const fs::path& from, const fs::path& to, const ExportOptions& options) {
-  if (fs::exists(to) && !(fs::is_directory(to) && fs::is_empty(to)))
+  if (path_exists(to) && !(is_folder(to) && folder_entries(to).empty()))
     throw usage_error("'{}' exists already and is not an empty folder; choose another --to.", to.string());
   const SavedModel saved(from, options.step);
   const auto tokenizer = saved.tokenizer();
@@ -54,18 +54,21 @@ std::string export_model(const fs::path& from, const fs::path& to, const ExportO
   saved.load_weights(*model);
   const std::string dtype = options.dtype.empty() ? saved.metadata().value("dtype", "bf16") : options.dtype;
 
-  fs::path beside = to.has_filename() ? to : to.parent_path();
-  const fs::path place = beside;
-  beside += ".partial";
-  fs::remove_all(beside);
-  fs::create_directories(beside);
+  const fs::path place = to.has_filename() ? to : to.parent_path();
+  const fs::path beside = partial_path(place);
+  make_folder(beside);
   try {
     export_weights(*model, dtype_of_word(dtype), tokenizer ? tokens_of(*tokenizer) : HuggingFaceTokens{},
                    beside, options.shard_bytes);
     if (tokenizer && !copy_tokenizer(from, beside)) write_tokenizer(*tokenizer, recipe, beside);
     sync_folder(beside);
-    fs::remove(place);  // empty, as was seen above
-    fs::rename(beside, place);
+    std::error_code failure;
+    fs::rename(beside, place, failure);  // over an empty folder, never over a full one
+    if (failure)
+      throw usage_error(
+          "'{}' cannot be put in place ({}): did another process write there? Choose another "
+          "--to.",
+          place.string(), failure.message());
   } catch (...) {
     std::error_code ignored;
     fs::remove_all(beside, ignored);
