@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "cli/recipe.h"
+#include "core/files.h"
 #include "train/trainer.h"
 
 namespace tightloop::cli {
 
 /// A folder for runs that nobody keeps.
 struct Scratch {
-  std::filesystem::path path =
-      std::filesystem::temp_directory_path() / fmt::format("tightloop-bench-{}", ::getpid());
+  std::filesystem::path path = temporary_folder() / fmt::format("tightloop-bench-{}", ::getpid());
   ~Scratch() {
     std::error_code ignored;
     std::filesystem::remove_all(path, ignored);

@@ -3,12 +3,12 @@
 #include <CLI/App.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/verbs.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "model/model_size.h"
 #include "train/memory_plan.h"
 #include "train/recipe.h"
@@ -29,7 +29,7 @@ Recipe recipe_of(const std::string& what, const Settings& settings) {
   Config config = recipe.bind();
   std::vector<std::string> names;
   for (const auto& preset : model_presets()) names.push_back(preset.name);
-  if (std::filesystem::is_regular_file(what)) {
+  if (is_file(what)) {
     config.load(what);
   } else if (std::ranges::count(names, what)) {
     config.set("model.preset", what);

@@ -201,7 +201,8 @@ Config::Place Config::find(const std::string& key, const std::string& where) {
 }
 
 void Config::load(const std::filesystem::path& file) {
-  if (!std::filesystem::is_regular_file(file)) {
+  std::error_code failure;
+  if (!std::filesystem::is_regular_file(file, failure)) {
     throw usage_error("there is no configuration file '{}'.", file.string());
   }
   load_text(read_file(file), file.string());

@@ -6,9 +6,12 @@
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/spdlog.h>
 
+#include <cerrno>
+#include <cstring>
 #include <memory>
 #include <mutex>
 
+#include "core/error.h"
 #include "core/terminal.h"
 
 namespace tightloop::log {
@@ -62,7 +65,12 @@ void write(Level level, std::string message) {
 }
 
 void to_file(const std::filesystem::path& path) {
-  auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path.string());
+  std::shared_ptr<spdlog::sinks::basic_file_sink_mt> file;
+  try {
+    file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path.string());
+  } catch (const spdlog::spdlog_ex&) {
+    throw checkpoint_error("cannot write '{}': {}.", path.string(), std::strerror(errno));
+  }
   file->set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
   std::lock_guard lock(mutex);
   get().start({get().terminal, file});

@@ -167,8 +167,8 @@ at::ScalarType dtype_of_word(const std::string& word) {
 }
 
 bool has_tokenizer(const fs::path& folder) {
-  if (fs::exists(folder / "tokenizer.json") || fs::exists(folder / "tokenizer.model")) return true;
-  return fs::exists(folder / "vocab.json") && fs::exists(folder / "merges.txt");
+  if (path_exists(folder / "tokenizer.json") || path_exists(folder / "tokenizer.model")) return true;
+  return path_exists(folder / "vocab.json") && path_exists(folder / "merges.txt");
 }
 
 HuggingFaceFolder read_hugging_face(const fs::path& folder) {

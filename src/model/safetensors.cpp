@@ -142,7 +142,7 @@ uint64_t write_safetensors(const std::filesystem::path& path, const NamedTensors
 
 Safetensors read_safetensors(const std::filesystem::path& path) {
   const std::string file = path.string();
-  if (!std::filesystem::exists(path)) throw checkpoint_error("there is no file '{}'.", file);
+  if (!path_exists(path)) throw checkpoint_error("there is no file '{}'.", file);
   const auto map = std::make_shared<MappedFile>(path);
   const std::string_view bytes = map->text();
   uint64_t header_size = 0;
@@ -200,8 +200,8 @@ void add_file(TensorFiles& files, const std::filesystem::path& path) {
 TensorFiles read_tensor_files(const std::filesystem::path& folder) {
   TensorFiles files;
   const auto index = folder / "model.safetensors.index.json";
-  if (!std::filesystem::exists(index)) {
-    if (!std::filesystem::exists(folder / "model.safetensors"))
+  if (!path_exists(index)) {
+    if (!path_exists(folder / "model.safetensors"))
       throw checkpoint_error("'{}' has neither model.safetensors nor model.safetensors.index.json.",
                              folder.string());
     add_file(files, folder / "model.safetensors");

@@ -1,6 +1,7 @@
 #include "tokenizer/tokenizer.h"
 
 #include "core/error.h"
+#include "core/files.h"
 #include "core/threads.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/hf_json.h"
@@ -9,26 +10,23 @@
 
 namespace tightloop {
 
-namespace fs = std::filesystem;
-
 namespace {
 
 std::unique_ptr<Tokenizer> load_hf_json(const fs::path& path) {
   BpeModel model = read_hf_json(path);
   const fs::path config = path.parent_path() / "tokenizer_config.json";
-  if (fs::exists(config)) read_hf_config(config, model);
+  if (path_exists(config)) read_hf_config(config, model);
   return std::make_unique<Bpe>(std::move(model), path.string());
 }
 
 std::unique_ptr<Tokenizer> load_folder(const fs::path& folder) {
-  if (fs::exists(folder / "tokenizer.json")) return load_hf_json(folder / "tokenizer.json");
-  if (fs::exists(folder / "vocab.json") && fs::exists(folder / "merges.txt"))
+  if (path_exists(folder / "tokenizer.json")) return load_hf_json(folder / "tokenizer.json");
+  if (path_exists(folder / "vocab.json") && path_exists(folder / "merges.txt"))
     return std::make_unique<Bpe>(read_gpt2_files(folder / "vocab.json", folder / "merges.txt"),
                                  folder.string());
   std::vector<fs::path> found;
-  for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.path().extension() == ".tiktoken" || entry.path().extension() == ".model")
-      found.push_back(entry.path());
+  for (const fs::path& entry : folder_entries(folder))
+    if (entry.extension() == ".tiktoken" || entry.extension() == ".model") found.push_back(entry);
   if (found.size() == 1) return load_tokenizer(found[0]);
   throw data_error(
       "the folder '{}' has no tokenizer: no tokenizer.json, no vocab.json with merges.txt, and {} .tiktoken "
@@ -40,11 +38,11 @@ std::unique_ptr<Tokenizer> load_folder(const fs::path& folder) {
 }  // namespace
 
 std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path) {
-  if (fs::is_directory(path)) return load_folder(path);
-  if (!fs::exists(path))
+  if (is_folder(path)) return load_folder(path);
+  if (!path_exists(path))
     throw data_error("there is no file or folder '{}' to read a tokenizer from.", path.string());
   const std::string name = path.filename().string(), extension = path.extension().string();
-  if (name == "vocab.json" && fs::exists(path.parent_path() / "merges.txt"))
+  if (name == "vocab.json" && path_exists(path.parent_path() / "merges.txt"))
     return std::make_unique<Bpe>(read_gpt2_files(path, path.parent_path() / "merges.txt"), path.string());
   if (extension == ".json") return load_hf_json(path);
   if (extension == ".tiktoken") return std::make_unique<Bpe>(read_tiktoken(path), path.string());

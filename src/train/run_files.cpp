@@ -23,12 +23,11 @@ uint64_t number_of(const fs::path& folder) {
 
 RunFiles::RunFiles(const RunFolder& run) : root_(run.root()), folder_(number_of(root_)) {
   const auto keep = [&](const fs::path& file) {
-    if (fs::is_regular_file(file)) files_[file] = read_file(file);
+    if (is_file(file)) files_[file] = read_file(file);
   };
   keep(run.config());
   for (const auto& folder : {run.tokenizer(), run.target_tokenizer()}) {
-    if (!fs::is_directory(folder)) continue;
-    for (const auto& entry : fs::directory_iterator(folder)) keep(entry.path());
+    for (const fs::path& entry : folder_entries(folder)) keep(entry);
   }
 }
 
@@ -42,7 +41,7 @@ void RunFiles::restore() {
   }
   std::vector<std::string> missing;
   for (const auto& [path, bytes] : files_) {
-    if (fs::exists(path)) continue;
+    if (path_exists(path)) continue;
     make_folder(path.parent_path());
     write_file_whole(path, bytes);
     missing.push_back(path.lexically_relative(root_).string());

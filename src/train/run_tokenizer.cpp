@@ -90,7 +90,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const Recipe& recipe) {
 }
 
 std::unique_ptr<Tokenizer> prepare_tokenizer(const Recipe& recipe, const RunFolder& run) {
-  if (!std::filesystem::is_empty(run.tokenizer())) return load_tokenizer(run.tokenizer());
+  if (!folder_entries(run.tokenizer()).empty()) return load_tokenizer(run.tokenizer());
   auto tokenizer = make_tokenizer(recipe);
   tokenizer->save(run.tokenizer());
   return tokenizer;
@@ -98,15 +98,14 @@ std::unique_ptr<Tokenizer> prepare_tokenizer(const Recipe& recipe, const RunFold
 
 PairTokenizers load_pair_tokenizers(const RunFolder& run) {
   PairTokenizers pair{load_tokenizer(run.tokenizer()), nullptr};
-  if (std::filesystem::exists(run.target_tokenizer()))
-    pair.own_target = load_tokenizer(run.target_tokenizer());
+  if (path_exists(run.target_tokenizer())) pair.own_target = load_tokenizer(run.target_tokenizer());
   return pair;
 }
 
 PairTokenizers prepare_pair_tokenizers(const Recipe& recipe, const RunFolder& run) {
   const TokenizerConfig& config = recipe.tokenizer;
   PairTokenizers pair;
-  if (!std::filesystem::is_empty(run.tokenizer())) {
+  if (!folder_entries(run.tokenizer()).empty()) {
     pair = load_pair_tokenizers(run);
   } else {
     if (config.path.empty() && !config.target_path.empty())

@@ -16,7 +16,7 @@ constexpr std::chrono::milliseconds kRedrawApart{50};
 
 // Lines that are cut off, where a run was killed, go too.
 void drop_lines_after(const fs::path& file, int64_t step) {
-  if (!fs::exists(file)) return;
+  if (!path_exists(file)) return;
   std::ifstream in(file);
   std::string kept;
   for (std::string line; std::getline(in, line);) {
@@ -40,7 +40,7 @@ void JsonLinesSink::write(const MetricsLine& line) {
 }
 
 void JsonLinesSink::flush() {
-  if (!fs::exists(path_)) throw checkpoint_error("'{}' was removed while it was written.", path_.string());
+  if (!path_exists(path_)) throw checkpoint_error("'{}' was removed while it was written.", path_.string());
   if (!file_.flush()) throw checkpoint_error("cannot write '{}' (is the disk full?).", path_.string());
 }
 
