@@ -17,7 +17,7 @@ struct Open {
   int64_t room;
 };
 
-void pack_window(std::vector<Piece>& window, int64_t length, Packing& packing) {
+void pack_window(std::vector<Piece>& window, int64_t length, RowPacking& packing) {
   // Ties keep their shuffled order, so that the result does not depend on the sort.
   std::ranges::stable_sort(window, [](const Piece& a, const Piece& b) { return a.count > b.count; });
   std::vector<Open> rows;
@@ -45,7 +45,7 @@ void pack_window(std::vector<Piece>& window, int64_t length, Packing& packing) {
 
 }  // namespace
 
-Packing::Packing(const Documents& documents, int64_t length, uint64_t seed) {
+RowPacking::RowPacking(const Documents& documents, int64_t length, uint64_t seed) {
   const Permutation order(documents.size(), seed);
   std::vector<Piece> window;
   for (uint64_t i = 0; i < documents.size(); ++i) {

@@ -19,8 +19,8 @@ struct Piece {
 /// stay linear and the result is the same however many are packed later); within a window, longest first,
 /// each goes into the row that it fills best. Documents of fewer than two tokens predict nothing and are left
 /// out.
-struct Packing {
-  Packing(const Documents& documents, int64_t length, uint64_t seed);
+struct RowPacking {
+  RowPacking(const Documents& documents, int64_t length, uint64_t seed);
 
   std::vector<Piece> pieces;
   std::vector<uint64_t> row_begins{0};

@@ -131,7 +131,7 @@ class PackedRows : public RowPlan {
  private:
   std::shared_ptr<const Documents> documents_;
   int32_t pad_id_;
-  Packing packing_;
+  RowPacking packing_;
 };
 
 }  // namespace

@@ -40,7 +40,7 @@ void Feed::fill(Slot& slot) {
   slot.staged = stage_();
   if (!slot.staged || device_.is_cpu()) return;
   c10::NoGradGuard no_grad;
-  const int64_t bytes = slot.staged->packing.bytes();
+  const int64_t bytes = slot.staged->layout.bytes();
   if (!slot.buffer.defined() || slot.buffer.size(0) < bytes) {
     slot.buffer = at::empty({bytes}, at::TensorOptions(at::kByte).device(device_));
     slot.free->record(current_stream(device_));  // memory that other work may still be using
@@ -77,7 +77,7 @@ void Feed::deliver(at::Tensor& place) {
     return;
   }
   c10::NoGradGuard no_grad;
-  const int64_t bytes = slot.staged->packing.bytes();
+  const int64_t bytes = slot.staged->layout.bytes();
   if (!place.defined()) place = at::empty({bytes}, slot.buffer.options());
   const c10::Stream stream = current_stream(device_);
   slot.ready->block(stream);

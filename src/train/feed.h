@@ -8,7 +8,7 @@
 #include <memory>
 #include <optional>
 
-#include "train/packing.h"
+#include "train/buffer_layout.h"
 
 namespace c10 {
 struct Event;

@@ -50,9 +50,9 @@ Staged stage(const Batch& batch, bool pin) {
   const std::vector<int64_t> shape{batch.rows, batch.length};
   const auto documents = documents_of(batch);
   Staged staged;
-  const size_t inputs = staged.packing.add(at::kLong, shape), targets = staged.packing.add(at::kLong, shape),
-               sources = staged.packing.add(at::kLong, {batch.rows});
-  if (!documents.empty()) staged.packing.add(at::kInt, shape);
+  const size_t inputs = staged.layout.add(at::kLong, shape), targets = staged.layout.add(at::kLong, shape),
+               sources = staged.layout.add(at::kLong, {batch.rows});
+  if (!documents.empty()) staged.layout.add(at::kInt, shape);
   staged.allocate(pin);
   const auto parts = staged.parts();
   const int64_t cells = batch.rows * batch.length;
@@ -76,7 +76,7 @@ DeviceBatch device_batch(const std::vector<at::Tensor>& parts) {
 
 DeviceBatch to_device(const Batch& batch, at::Device device) {
   const Staged staged = stage(batch, /*pin=*/device.is_cuda());
-  return device_batch(staged.packing.parts(staged.buffer.to(device, /*non_blocking=*/device.is_cuda())));
+  return device_batch(staged.layout.parts(staged.buffer.to(device, /*non_blocking=*/device.is_cuda())));
 }
 
 void check_ids(const Batch& batch, int64_t vocab_size, const std::vector<std::string>& sources) {

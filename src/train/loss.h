@@ -11,7 +11,7 @@
 #include "data/loader.h"
 #include "model/language_model.h"
 #include "ops/cross_entropy.h"
-#include "train/packing.h"
+#include "train/buffer_layout.h"
 
 namespace tightloop {
 

@@ -40,7 +40,7 @@ class NaiveLoop {
     const Staged staged = task_.next(/*pin=*/false);
     for (const auto& value : values_)
       if (value.grad().defined()) value.mutable_grad().zero_();
-    const auto parts = staged.packing.parts(staged.buffer.to(place_));
+    const auto parts = staged.layout.parts(staged.buffer.to(place_));
     const auto mean = task_.loss(parts, {}, /*metrics=*/false).objective /
                       static_cast<double>(std::max<int64_t>(1, staged.supervised));
     mean.backward();

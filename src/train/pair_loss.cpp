@@ -28,10 +28,10 @@ ops::LossSum cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, c
 Staged stage(const PairBatch& batch, int64_t rows, bool pin) {
   const int64_t S = batch.source_length, T = batch.target_length;
   Staged staged;
-  const size_t first = staged.packing.add(at::kLong, {rows, S});
-  staged.packing.add(at::kLong, {rows});
-  staged.packing.add(at::kLong, {rows, T});
-  staged.packing.add(at::kLong, {rows, T});
+  const size_t first = staged.layout.add(at::kLong, {rows, S});
+  staged.layout.add(at::kLong, {rows});
+  staged.layout.add(at::kLong, {rows, T});
+  staged.layout.add(at::kLong, {rows, T});
   staged.allocate(pin);
   const auto parts = staged.parts();
   const auto fill = [&](size_t part, const int32_t* from, int64_t count, int64_t rest) {
@@ -56,7 +56,7 @@ DevicePairs device_pairs(const std::vector<at::Tensor>& parts) {
 
 DevicePairs to_device(const PairBatch& batch, at::Device device) {
   const Staged staged = stage(batch, batch.rows, /*pin=*/device.is_cuda());
-  return device_pairs(staged.packing.parts(staged.buffer.to(device, /*non_blocking=*/device.is_cuda())));
+  return device_pairs(staged.layout.parts(staged.buffer.to(device, /*non_blocking=*/device.is_cuda())));
 }
 
 // With u = e / (V - 2) the divergence is

@@ -8,7 +8,7 @@
 #include "data/pairs.h"
 #include "model/seq2seq.h"
 #include "ops/cross_entropy.h"
-#include "train/packing.h"
+#include "train/buffer_layout.h"
 
 namespace tightloop {
 

@@ -65,27 +65,27 @@ const Staged& StepEngine::pass(Feed& feed, bool first, bool last, bool metrics) 
   const Staged& staged = feed.next();
   flops_ = 0;
   {
-    const Kind kind{staged.packing, first, last, metrics};
-    Known& known = known_[kind];
+    const PassKey key{staged.layout, first, last, metrics};
+    PassState& state = passes_[key];
     // The first time around, tables are made and libraries start. Metrics add little to that, and running
     // everything once more beside captured graphs would take twice the memory.
-    bool& warm = known_[{staged.packing, first, last, false}].warm;
+    bool& warm = passes_[{staged.layout, first, last, false}].warm;
     const SyncsForbidden strict(device_, options_.forbid_syncs && warm);
     lap(LossBuffer::kIdle);
-    at::Tensor& place = places_[staged.packing];
+    at::Tensor& place = places_[staged.layout];
     feed.deliver(place);
     lap(LossBuffer::kData);
-    if (options_.graphs && !known.graph && warm) try_capture(kind, place, known);
-    if (known.graph) {
-      known.graph->replay();
+    if (options_.graphs && !state.graph && warm) try_capture(key, place, state);
+    if (state.graph) {
+      state.graph->replay();
       ++counts_.replayed;
     } else {
-      compute_or_retry(kind, place);
+      compute_or_retry(key, place);
       warm = true;
       ++counts_.eager;
     }
     if (last && processes_.world() > 1) {
-      update(kind.packing.parts(place)[Staged::kNumbers]);
+      update(key.layout.parts(place)[Staged::kNumbers]);
       lap(LossBuffer::kUpdate);
     }
   }
@@ -93,8 +93,8 @@ const Staged& StepEngine::pass(Feed& feed, bool first, bool last, bool metrics) 
   return staged;
 }
 
-void StepEngine::compute(const Kind& kind, const at::Tensor& place) {
-  const auto parts = kind.packing.parts(place);
+void StepEngine::compute(const PassKey& key, const at::Tensor& place) {
+  const auto parts = key.layout.parts(place);
   const at::Tensor& numbers = parts[Staged::kNumbers];
   at::Tensor scale = numbers[StepNumbers::kLossWeight];
   at::Tensor balance_weight = numbers[StepNumbers::kBalanceWeight];
@@ -104,7 +104,7 @@ void StepEngine::compute(const Kind& kind, const at::Tensor& place) {
   }
   std::optional<FlopCounter> counter;
   if (counting_) counter.emplace();
-  const BatchLoss loss = objective_(parts, scale, kind.metrics);
+  const BatchLoss loss = objective_(parts, scale, key.metrics);
   const at::Tensor objective =
       loss.balance.defined() ? loss.objective + loss.balance * balance_weight : loss.objective;
   record(loss, numbers);
@@ -112,17 +112,17 @@ void StepEngine::compute(const Kind& kind, const at::Tensor& place) {
   objective.backward();
   if (counter) flops_ = counter->count();
   counter.reset();
-  optimizer_.accumulate(kind.first);
+  optimizer_.accumulate(key.first);
   lap(LossBuffer::kBackward);
-  if (!kind.last || processes_.world() > 1) return;
+  if (!key.last || processes_.world() > 1) return;
   update(numbers);
   lap(LossBuffer::kUpdate);
 }
 
-void StepEngine::compute_or_retry(const Kind& kind, const at::Tensor& place) {
+void StepEngine::compute_or_retry(const PassKey& key, const at::Tensor& place) {
   const at::Tensor before = buffer_.row().clone();
   try {
-    return compute(kind, place);
+    return compute(key, place);
   } catch (const c10::OutOfMemoryError&) {
     log::warn("The device has no memory left for a pass; its cache is emptied and the pass tried again.");
   }
@@ -132,7 +132,7 @@ void StepEngine::compute_or_retry(const Kind& kind, const at::Tensor& place) {
   device_.synchronize();
   device_.empty_cache();
   try {
-    compute(kind, place);
+    compute(key, place);
   } catch (const c10::OutOfMemoryError& error) {
     const auto memory = device_.memory_stats();
     throw device_error(
@@ -144,11 +144,11 @@ void StepEngine::compute_or_retry(const Kind& kind, const at::Tensor& place) {
   }
 }
 
-bool StepEngine::try_capture(const Kind& kind, const at::Tensor& place, Known& known) {
+bool StepEngine::try_capture(const PassKey& key, const at::Tensor& place, PassState& state) {
   syncs_.count("capture");
   device_.forbid_syncs(false);
   try {
-    known.graph = device_.capture([&] { compute(kind, place); });
+    state.graph = device_.capture([&] { compute(key, place); });
     ++counts_.captured;
   } catch (const std::exception& error) {
     log::warn("Steps run without CUDA graphs from here on, as this one cannot be captured: {}",
@@ -158,7 +158,7 @@ bool StepEngine::try_capture(const Kind& kind, const at::Tensor& place, Known& k
     // What is captured already goes on: its memory stays its own.
   }
   device_.forbid_syncs(options_.forbid_syncs);
-  return known.graph != nullptr;
+  return state.graph != nullptr;
 }
 
 void StepEngine::record(const BatchLoss& loss, const at::Tensor& numbers) {

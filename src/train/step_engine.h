@@ -60,19 +60,19 @@ class StepEngine {
   Syncs& syncs() { return syncs_; }
 
  private:
-  struct Kind {
-    Packing packing;
+  struct PassKey {
+    BufferLayout layout;
     bool first, last, metrics;
-    auto operator<=>(const Kind&) const = default;
+    auto operator<=>(const PassKey&) const = default;
   };
-  struct Known {
+  struct PassState {
     bool warm = false;
     std::unique_ptr<Graph> graph;
   };
 
-  void compute(const Kind& kind, const at::Tensor& place);
-  void compute_or_retry(const Kind& kind, const at::Tensor& place);
-  bool try_capture(const Kind& kind, const at::Tensor& place, Known& known);
+  void compute(const PassKey& key, const at::Tensor& place);
+  void compute_or_retry(const PassKey& key, const at::Tensor& place);
+  bool try_capture(const PassKey& key, const at::Tensor& place, PassState& state);
   void record(const BatchLoss& loss, const at::Tensor& numbers);
   void update(const at::Tensor& numbers);
   void lap(LossBuffer::Column part);
@@ -83,8 +83,8 @@ class StepEngine {
   const Objective objective_;
   Processes& processes_;
   EngineOptions options_;
-  std::map<Packing, at::Tensor> places_;
-  std::map<Kind, Known> known_;
+  std::map<BufferLayout, at::Tensor> places_;
+  std::map<PassKey, PassState> passes_;
   at::Tensor source_numbers_;  // 0, 1, 2, ... as a column
   bool counting_ = false;
   double flops_ = 0;

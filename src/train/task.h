@@ -11,7 +11,7 @@
 #include "model/parameters.h"
 #include "model/safetensors.h"
 #include "train/loss.h"
-#include "train/packing.h"
+#include "train/buffer_layout.h"
 #include "train/recipe.h"
 #include "train/run_folder.h"
 

@@ -64,9 +64,9 @@ struct EngineFixture {
   void add(const Ids& ids, const Rates& rates = {}, int64_t random = 0) {
     Staged staged;
     const std::vector<int64_t> shape{ids.inputs.size(0), ids.inputs.size(1)};
-    staged.packing.add(at::kLong, shape);
-    staged.packing.add(at::kLong, shape);
-    staged.packing.add(at::kLong, {shape[0]});
+    staged.layout.add(at::kLong, shape);
+    staged.layout.add(at::kLong, shape);
+    staged.layout.add(at::kLong, {shape[0]});
     staged.allocate(feed_is_gpu());
     auto parts = staged.parts();
     parts[Staged::kFirst].copy_(ids.inputs);

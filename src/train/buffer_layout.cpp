@@ -1,4 +1,4 @@
-#include "train/packing.h"
+#include "train/buffer_layout.h"
 
 #include <ATen/ops/empty.h>
 
@@ -22,18 +22,18 @@ int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * 
 
 }  // namespace
 
-size_t Packing::add(at::ScalarType dtype, std::vector<int64_t> shape) {
+size_t BufferLayout::add(at::ScalarType dtype, std::vector<int64_t> shape) {
   arrays_.emplace_back(static_cast<int8_t>(dtype), std::move(shape));
   return arrays_.size() - 1;
 }
 
-int64_t Packing::bytes() const {
+int64_t BufferLayout::bytes() const {
   int64_t total = 0;
   for (const auto& [dtype, shape] : arrays_) total += aligned(bytes_of(dtype, shape));
   return total;
 }
 
-std::vector<at::Tensor> Packing::parts(const at::Tensor& buffer) const {
+std::vector<at::Tensor> BufferLayout::parts(const at::Tensor& buffer) const {
   std::vector<at::Tensor> parts;
   int64_t begin = 0;
   for (const auto& [dtype, shape] : arrays_) {
@@ -45,12 +45,12 @@ std::vector<at::Tensor> Packing::parts(const at::Tensor& buffer) const {
 }
 
 Staged::Staged() {
-  packing.add(at::kDouble, {StepNumbers::kSize});
-  packing.add(at::kLong, {});
+  layout.add(at::kDouble, {StepNumbers::kSize});
+  layout.add(at::kLong, {});
 }
 
 void Staged::allocate(bool pin) {
-  buffer = at::empty({packing.bytes()}, at::TensorOptions(at::kByte).pinned_memory(pin));
+  buffer = at::empty({layout.bytes()}, at::TensorOptions(at::kByte).pinned_memory(pin));
   set(std::vector<double>(StepNumbers::kSize), 0);
 }
 
