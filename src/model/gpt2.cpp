@@ -17,30 +17,32 @@ Gpt2::Gpt2(const ModelConfig& config, uint64_t seed) : LanguageModel(config, see
   const Init ones{Init::kOnes}, zeros{Init::kZeros}, normal{Init::kNormal, config.init_std};
   const Init residual{Init::kNormal, config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers))};
 
-  embedding_ = parameters_.add("embedding", {config.vocab_size, D}, normal);
-  positions_ = parameters_.add("positions", {config.context, D}, normal);
+  using enum ParameterRole;
+  embedding_ = parameters_.add("embedding", {config.vocab_size, D}, normal, kEmbedding);
+  positions_ = parameters_.add("positions", {config.context, D}, normal, kEmbedding);
   for (int64_t layer = 0; layer < config.layers; ++layer) {
-    const auto add = [&](const char* name, at::IntArrayRef shape, Init init) {
-      return parameters_.add(fmt::format("blocks.{}.{}", layer, name), shape, init);
+    const auto add = [&](const char* name, at::IntArrayRef shape, Init init, ParameterRole role,
+                         std::vector<int64_t> parts = {}) {
+      return parameters_.add(fmt::format("blocks.{}.{}", layer, name), shape, init, role, std::move(parts));
     };
     blocks_.push_back(Block{
-        .attention_norm = add("attention_norm", {D}, ones),
-        .attention_norm_bias = add("attention_norm_bias", {D}, zeros),
-        .qkv = add("qkv", {3 * D, D}, normal),
-        .qkv_bias = add("qkv_bias", {3 * D}, zeros),
-        .out = add("out", {D, D}, residual),
-        .out_bias = add("out_bias", {D}, zeros),
-        .ffn_norm = add("ffn_norm", {D}, ones),
-        .ffn_norm_bias = add("ffn_norm_bias", {D}, zeros),
-        .up = add("up", {F, D}, normal),
-        .up_bias = add("up_bias", {F}, zeros),
-        .down = add("down", {D, F}, residual),
-        .down_bias = add("down_bias", {D}, zeros),
+        .attention_norm = add("attention_norm", {D}, ones, kNorm),
+        .attention_norm_bias = add("attention_norm_bias", {D}, zeros, kBias),
+        .qkv = add("qkv", {3 * D, D}, normal, kMatrix, {D, D, D}),
+        .qkv_bias = add("qkv_bias", {3 * D}, zeros, kBias),
+        .out = add("out", {D, D}, residual, kMatrix),
+        .out_bias = add("out_bias", {D}, zeros, kBias),
+        .ffn_norm = add("ffn_norm", {D}, ones, kNorm),
+        .ffn_norm_bias = add("ffn_norm_bias", {D}, zeros, kBias),
+        .up = add("up", {F, D}, normal, kMatrix),
+        .up_bias = add("up_bias", {F}, zeros, kBias),
+        .down = add("down", {D, F}, residual, kMatrix),
+        .down_bias = add("down_bias", {D}, zeros, kBias),
     });
   }
-  final_norm_ = parameters_.add("final_norm", {D}, ones);
-  final_norm_bias_ = parameters_.add("final_norm_bias", {D}, zeros);
-  head_ = config.tie_embeddings ? embedding_ : parameters_.add("head", {config.vocab_size, D}, normal);
+  final_norm_ = parameters_.add("final_norm", {D}, ones, kNorm);
+  final_norm_bias_ = parameters_.add("final_norm_bias", {D}, zeros, kBias);
+  head_ = config.tie_embeddings ? embedding_ : parameters_.add("head", {config.vocab_size, D}, normal, kHead);
 }
 
 Forward Gpt2::forward(const at::Tensor& ids_BT, const Pass& pass) {

@@ -17,36 +17,38 @@ Llama::Llama(const ModelConfig& config, uint64_t seed)
     : LanguageModel(config, seed), rotary_(rotary_frequencies(config)) {
   const int64_t D = config.width, F = config.ffn, S = config.head_size, E = config.experts,
                 X = config.expert_ffn;
-  const int64_t qkv = (config.heads + 2 * config.kv_heads) * S;
+  const int64_t q = config.heads * S, kv = config.kv_heads * S, qkv = q + 2 * kv;
   const Init ones{Init::kOnes}, zeros{Init::kZeros}, normal{Init::kNormal, config.init_std};
   const Init residual{Init::kNormal, config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers))};
 
-  embedding_ = parameters_.add("embedding", {config.vocab_size, D}, normal);
+  using enum ParameterRole;
+  embedding_ = parameters_.add("embedding", {config.vocab_size, D}, normal, kEmbedding);
   for (int64_t layer = 0; layer < config.layers; ++layer) {
-    const auto add = [&](const char* name, at::IntArrayRef shape, Init init) {
-      return parameters_.add(fmt::format("blocks.{}.{}", layer, name), shape, init);
+    const auto add = [&](const char* name, at::IntArrayRef shape, Init init, ParameterRole role,
+                         std::vector<int64_t> parts = {}) {
+      return parameters_.add(fmt::format("blocks.{}.{}", layer, name), shape, init, role, std::move(parts));
     };
     Block& block = blocks_.emplace_back();
-    block.attention_norm = add("attention_norm", {D}, ones);
-    block.qkv = add("qkv", {qkv, D}, normal);
-    if (config.has_qkv_bias()) block.qkv_bias = add("qkv_bias", {qkv}, zeros);
+    block.attention_norm = add("attention_norm", {D}, ones, kNorm);
+    block.qkv = add("qkv", {qkv, D}, normal, kMatrix, {q, kv, kv});
+    if (config.has_qkv_bias()) block.qkv_bias = add("qkv_bias", {qkv}, zeros, kBias);
     if (config.has_qk_norm()) {
-      block.q_norm = add("q_norm", {S}, ones);
-      block.k_norm = add("k_norm", {S}, ones);
+      block.q_norm = add("q_norm", {S}, ones, kNorm);
+      block.k_norm = add("k_norm", {S}, ones, kNorm);
     }
-    block.out = add("out", {D, config.heads * S}, residual);
-    block.ffn_norm = add("ffn_norm", {D}, ones);
+    block.out = add("out", {D, q}, residual, kMatrix);
+    block.ffn_norm = add("ffn_norm", {D}, ones, kNorm);
     if (config.has_experts()) {
-      block.experts = {.router_ED = add("router", {E, D}, normal),
-                       .gate_up = add("expert_gate_up", {E, 2 * X, D}, normal),
-                       .down = add("expert_down", {E, D, X}, residual)};
+      block.experts = {.router_ED = add("router", {E, D}, normal, kMatrix),
+                       .gate_up = add("expert_gate_up", {E, 2 * X, D}, normal, kMatrix, {X, X}),
+                       .down = add("expert_down", {E, D, X}, residual, kMatrix)};
     } else {
-      block.gate_up = add("gate_up", {2 * F, D}, normal);
-      block.down = add("down", {D, F}, residual);
+      block.gate_up = add("gate_up", {2 * F, D}, normal, kMatrix, {F, F});
+      block.down = add("down", {D, F}, residual, kMatrix);
     }
   }
-  final_norm_ = parameters_.add("final_norm", {D}, ones);
-  head_ = config.tie_embeddings ? embedding_ : parameters_.add("head", {config.vocab_size, D}, normal);
+  final_norm_ = parameters_.add("final_norm", {D}, ones, kNorm);
+  head_ = config.tie_embeddings ? embedding_ : parameters_.add("head", {config.vocab_size, D}, normal, kHead);
 }
 
 Forward Llama::forward(const at::Tensor& ids_BT, const Pass& pass) {

@@ -59,8 +59,8 @@ Adapters::Adapters(Parameters& model, const LoraConfig& config, uint64_t seed)
     auto a_shape = value.sizes().vec(), b_shape = a_shape;
     *(a_shape.end() - 2) = config.rank, b_shape.back() = config.rank;
     const double std = 1 / std::sqrt(static_cast<double>(a_shape.back()));
-    const auto a = own_.add(name + kA, a_shape, {Init::kNormal, std});
-    const auto b = own_.add(name + kB, b_shape, {Init::kZeros});
+    const auto a = own_.add(name + kA, a_shape, {Init::kNormal, std}, ParameterRole::kMatrix);
+    const auto b = own_.add(name + kB, b_shape, {Init::kZeros}, ParameterRole::kMatrix);
     adapted_.push_back({value, value.detach(), a, b});
   }
 }

@@ -38,26 +38,28 @@ Nanochat::Nanochat(const ModelConfig& config, uint64_t seed)
     return Init{.kind = Init::kRamp, .low = first, .high = last};
   };
 
-  embedding_ = parameters_.add("embedding", {V, D}, {Init::kNormal, 0.8});
-  residual_scales_ = parameters_.add("residual_scales", {L}, ramp(1.15, 1.05));
-  x0_scales_ = parameters_.add("x0_scales", {L}, ramp(0.20, 0.05));
-  smear_gate_ = parameters_.add("smear_gate", {1, ModelConfig::kSmearChannels}, uniform(0, 0.02));
-  smear_scale_ = parameters_.add("smear_scale", {1}, zeros);
-  backout_scale_ = parameters_.add("backout_scale", {1}, ramp(0.2, 0.2));
+  using enum ParameterRole;
+  embedding_ = parameters_.add("embedding", {V, D}, {Init::kNormal, 0.8}, kEmbedding);
+  residual_scales_ = parameters_.add("residual_scales", {L}, ramp(1.15, 1.05), kResidualScale);
+  x0_scales_ = parameters_.add("x0_scales", {L}, ramp(0.20, 0.05), kInputScale);
+  smear_gate_ = parameters_.add("smear_gate", {1, ModelConfig::kSmearChannels}, uniform(0, 0.02), kSmear);
+  smear_scale_ = parameters_.add("smear_scale", {1}, zeros, kSmear);
+  backout_scale_ = parameters_.add("backout_scale", {1}, ramp(0.2, 0.2), kSmear);
   for (int64_t layer = 0; layer < L; ++layer) {
-    const auto add = [&](const char* name, at::IntArrayRef shape, Init init) {
-      return parameters_.add(fmt::format("blocks.{}.{}", layer, name), shape, init);
+    const auto add = [&](const char* name, at::IntArrayRef shape, Init init, ParameterRole role,
+                         std::vector<int64_t> parts = {}) {
+      return parameters_.add(fmt::format("blocks.{}.{}", layer, name), shape, init, role, std::move(parts));
     };
     Block& block = blocks_.emplace_back();
-    block.qkv = add("qkv", {(H + 2 * K) * S, D}, uniform(-bound, bound));
-    block.out = add("out", {D, H * S}, zeros);
-    block.up = add("up", {config.ffn, D}, uniform(-0.4 * bound, 0.4 * bound));
-    block.down = add("down", {D, config.ffn}, zeros);
+    block.qkv = add("qkv", {(H + 2 * K) * S, D}, uniform(-bound, bound), kMatrix, {H * S, K * S, K * S});
+    block.out = add("out", {D, H * S}, zeros, kMatrix);
+    block.up = add("up", {config.ffn, D}, uniform(-0.4 * bound, 0.4 * bound), kMatrix);
+    block.down = add("down", {D, config.ffn}, zeros, kMatrix);
     if (!config.has_value_embedding(layer)) continue;
-    block.value_embedding = add("value_embedding", {V, K * S}, uniform(-bound, bound));
-    block.value_gate = add("value_gate", {K, ModelConfig::kValueGateChannels}, uniform(0, 0.02));
+    block.value_embedding = add("value_embedding", {V, K * S}, uniform(-bound, bound), kValueEmbedding);
+    block.value_gate = add("value_gate", {K, ModelConfig::kValueGateChannels}, uniform(0, 0.02), kMatrix);
   }
-  head_ = parameters_.add("head", {V, D}, {Init::kNormal, 0.001});
+  head_ = parameters_.add("head", {V, D}, {Init::kNormal, 0.001}, kHead);
 }
 
 Forward Nanochat::forward(const at::Tensor& ids_BT, const Pass& pass) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <stdexcept>
 
 #include "core/hash.h"
@@ -51,9 +52,14 @@ void fill_ramp(float* out, int64_t count, double first, double last) {
 
 }  // namespace
 
-at::Tensor Parameters::add(const std::string& name, at::IntArrayRef shape, Init init) {
+at::Tensor Parameters::add(const std::string& name, at::IntArrayRef shape, Init init, ParameterRole role,
+                           std::vector<int64_t> parts) {
   if (find(name)) throw std::logic_error("two parameters are called " + name);
   throw_if_interrupted();
+  const bool matrix = shape.size() >= 2;
+  if (matrix && parts.empty()) parts = {shape[shape.size() - 2]};
+  if (matrix && std::accumulate(parts.begin(), parts.end(), int64_t{0}) != shape[shape.size() - 2])
+    throw std::logic_error("the parts of " + name + " are not all of it");
   auto value = at::empty(shape, at::kFloat);
   float* data = value.data_ptr<float>();
   if (init.kind == Init::kNormal) fill_normal(data, value.numel(), init.std, hash64(name, seed_));
@@ -63,7 +69,7 @@ at::Tensor Parameters::add(const std::string& name, at::IntArrayRef shape, Init 
   if (init.kind == Init::kOnes) std::fill_n(data, value.numel(), 1.0f);
   if (init.kind == Init::kZeros) std::fill_n(data, value.numel(), 0.0f);
   value.requires_grad_();
-  return all_.emplace_back(Parameter{name, value, shape.size() >= 2}).value;
+  return all_.emplace_back(Parameter{name, value, role, std::move(parts), matrix}).value;
 }
 
 void Parameters::to(at::Device device, at::ScalarType dtype) {

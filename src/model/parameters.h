@@ -17,10 +17,26 @@ struct Init {
   double low = 0, high = 1;
 };
 
+/// What a parameter is for. The model says so where it makes the parameter; optimizers decide by it.
+enum class ParameterRole {
+  kMatrix,  // of a block
+  kEmbedding,
+  kHead,
+  kNorm,
+  kBias,
+  // nanochat's
+  kValueEmbedding,
+  kResidualScale,
+  kInputScale,
+  kSmear,
+};
+
 struct Parameter {
   std::string name;
   at::Tensor value;  // a leaf that requires grad, in the compute dtype
-  bool decay;        // weight decay applies: matrices yes, norms no
+  ParameterRole role;
+  std::vector<int64_t> parts;  // rows of the matrices stacked in it, such as q, k and v
+  bool decay;                  // weight decay applies: matrices yes, norms no
 };
 
 /// The named tensors of a model, in the order in which they were added. A model keeps the handles that add()
@@ -33,8 +49,10 @@ class Parameters {
   Parameters(const Parameters&) = delete;
   Parameters& operator=(const Parameters&) = delete;
 
-  /// A new fp32 parameter on the CPU. Two-dimensional ones get weight decay.
-  at::Tensor add(const std::string& name, at::IntArrayRef shape, Init init);
+  /// A new fp32 parameter on the CPU. Two-dimensional ones get weight decay. `parts` are the rows of the
+  /// matrices that are stacked in it; none: it is one.
+  at::Tensor add(const std::string& name, at::IntArrayRef shape, Init init, ParameterRole role,
+                 std::vector<int64_t> parts = {});
   /// Moves every parameter to a device and compute dtype.
   void to(at::Device device, at::ScalarType dtype);
 

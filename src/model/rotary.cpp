@@ -25,13 +25,29 @@ std::vector<double> rotary_frequencies(const ModelConfig& config) {
   return frequencies;
 }
 
+const std::vector<at::Tensor>& PositionTables::cover(int64_t length, at::Device device,
+                                                     at::ScalarType dtype) {
+  auto& [tables, outgrown] = made_[{device.str(), dtype}];
+  const int64_t before = tables.empty() ? 0 : tables.front().size(0);
+  if (before >= length && before > 0) return tables;
+  c10::InferenceMode ordinary(false);  // training may use the tables that generation made
+  if (!device.is_cpu()) outgrown.insert(outgrown.end(), tables.begin(), tables.end());
+  const int64_t rows = std::max((length + 127) / 128 * 128, std::max<int64_t>(128, 2 * before));
+  tables = make_(rows);
+  for (auto& table : tables) table = table.to(device, dtype);
+  return tables;
+}
+
+Rotary::Rotary(std::vector<double> frequencies)
+    : tables_([frequencies = std::move(frequencies)](int64_t rows) {
+        auto [cos, sin] = ops::rope_tables(rows, frequencies);
+        return std::vector{cos, sin};
+      }) {}
+
 void Rotary::cover(int64_t length, at::Device device) {
   if (cos_.defined() && cos_.size(0) >= length && cos_.device() == device) return;
-  c10::InferenceMode ordinary(false);  // training may use the tables that generation made
-  const int64_t rows = std::max<int64_t>(128, (length + 127) / 128 * 128);
-  if (cos_.defined()) outgrown_.insert(outgrown_.end(), {cos_, sin_});
-  auto [cos, sin] = ops::rope_tables(rows, frequencies_);
-  cos_ = cos.to(device), sin_ = sin.to(device);
+  const auto& tables = tables_.cover(length, device, at::kFloat);
+  cos_ = tables[0], sin_ = tables[1];
 }
 
 ops::SplitHeads Rotary::split(const at::Tensor& qkv, int64_t heads, int64_t offset,

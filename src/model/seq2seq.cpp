@@ -5,7 +5,6 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tanh.h>
-#include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -43,13 +42,18 @@ void Memory::select_rows(const at::Tensor& rows) {
 }
 
 Seq2Seq::Seq2Seq(const ModelConfig& config, uint64_t seed)
-    : config_(config), parameters_(seed), rotary_(rotary_frequencies(config)) {
+    : config_(config),
+      parameters_(seed),
+      rotary_(rotary_frequencies(config)),
+      waves_([D = config.width](int64_t rows) { return std::vector{sinusoidal_positions(rows, D)}; }) {
   const int64_t D = config.width;
   const Init normal{Init::kNormal, 1 / std::sqrt(static_cast<double>(D))};  // times sqrt(D) in use
-  embedding_ = parameters_.add("embedding", {config.vocab_size, D}, normal);
-  source_embedding_ = config.share_embeddings
-                          ? embedding_
-                          : parameters_.add("source_embedding", {config.source_vocab_size, D}, normal);
+  using enum ParameterRole;
+  embedding_ = parameters_.add("embedding", {config.vocab_size, D}, normal, kEmbedding);
+  source_embedding_ =
+      config.share_embeddings
+          ? embedding_
+          : parameters_.add("source_embedding", {config.source_vocab_size, D}, normal, kEmbedding);
   for (int64_t layer = 0; layer < config.encoder_layers; ++layer)
     encoder_.push_back(add_block(fmt::format("encoder.blocks.{}.", layer), /*decoder=*/false));
   for (int64_t layer = 0; layer < config.layers; ++layer)
@@ -59,7 +63,7 @@ Seq2Seq::Seq2Seq(const ModelConfig& config, uint64_t seed)
     decoder_norm_ = add_norm("decoder.final_norm");
   }
   const bool tied = config.share_embeddings || config.tie_embeddings;
-  head_ = tied ? embedding_ : parameters_.add("head", {config.vocab_size, D}, normal);
+  head_ = tied ? embedding_ : parameters_.add("head", {config.vocab_size, D}, normal, kHead);
 }
 
 Seq2Seq::Block Seq2Seq::add_block(const std::string& prefix, bool decoder) {
@@ -81,15 +85,18 @@ Seq2Seq::Block Seq2Seq::add_block(const std::string& prefix, bool decoder) {
 }
 
 Seq2Seq::Norm Seq2Seq::add_norm(const std::string& name) {
-  return {parameters_.add(name, {config_.width}, {Init::kOnes}),
-          parameters_.add(name + "_bias", {config_.width}, {Init::kZeros})};
+  using enum ParameterRole;
+  return {parameters_.add(name, {config_.width}, {Init::kOnes}, kNorm),
+          parameters_.add(name + "_bias", {config_.width}, {Init::kZeros}, kBias)};
 }
 
 // Uniform as Glorot and Bengio have it, each of the stacked parts by itself.
 Seq2Seq::Linear Seq2Seq::add_linear(const std::string& name, int64_t out, int64_t in, int64_t parts) {
   const double bound = std::sqrt(6.0 / static_cast<double>(out / parts + in));
-  return {parameters_.add(name, {out, in}, {.kind = Init::kUniform, .low = -bound, .high = bound}),
-          parameters_.add(name + "_bias", {out}, {Init::kZeros})};
+  const Init uniform{.kind = Init::kUniform, .low = -bound, .high = bound};
+  using enum ParameterRole;
+  return {parameters_.add(name, {out, in}, uniform, kMatrix, std::vector<int64_t>(parts, out / parts)),
+          parameters_.add(name + "_bias", {out}, {Init::kZeros}, kBias)};
 }
 
 Memory Seq2Seq::encode(const at::Tensor& source_BS, const at::Tensor& lengths_B, const Pass& pass) {
@@ -188,14 +195,8 @@ at::Tensor Seq2Seq::embed(const at::Tensor& weight, const at::Tensor& ids, int64
     rotary_.cover(past + T, ids.device());
     return ops::dropout(x, drops.next());
   }
-  if (!waves_.defined() || waves_.size(0) < past + T || waves_.device() != x.device() ||
-      waves_.scalar_type() != x.scalar_type()) {
-    c10::InferenceMode ordinary(false);  // training may use the table that translating made
-    const int64_t rows = std::max<int64_t>(256, (past + T + 127) / 128 * 128);
-    if (waves_.defined()) outgrown_waves_.push_back(waves_);
-    waves_ = sinusoidal_positions(rows, D).to(x.device(), x.scalar_type());
-  }
-  return ops::dropout(x + waves_.narrow(0, past, T), drops.next());
+  const at::Tensor& waves = waves_.cover(past + T, x.device(), x.scalar_type())[0];
+  return ops::dropout(x + waves.narrow(0, past, T), drops.next());
 }
 
 at::Tensor Seq2Seq::inner(const Block& block, const at::Tensor& x, Dropouts& drops) const {

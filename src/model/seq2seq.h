@@ -94,8 +94,7 @@ class Seq2Seq {
   std::vector<Block> encoder_, decoder_;
   Norm encoder_norm_, decoder_norm_;  // before each part alone
   Rotary rotary_;
-  at::Tensor waves_;                        // (positions, D), in the compute dtype
-  std::vector<at::Tensor> outgrown_waves_;  // captured graphs still read those that they saw
+  PositionTables waves_;  // (positions, D), in the compute dtype
 };
 
 /// sin and cos of the positions [0, length) as the paper has them, (length, D) in fp32: element 2i is

@@ -55,15 +55,6 @@ AdamWSettings settings_of(ParameterRole role, const TrainConfig& config, double 
   }
 }
 
-std::vector<int64_t> parts_of(const std::string& name, int64_t rows, const ModelConfig& model) {
-  if (name.ends_with(".qkv")) {
-    const int64_t kv = model.kv_heads * model.head_size;
-    return {model.heads * model.head_size, kv, kv};
-  }
-  if (name.ends_with("gate_up")) return {rows / 2, rows / 2};
-  return {rows};
-}
-
 Rules muon_rules(const Parameters& parameters, const std::vector<at::Tensor>& masters,
                  const TrainConfig& config, const ModelConfig& model, at::ScalarType compute_dtype) {
   const double by_width = 1 / std::sqrt(static_cast<double>(model.width) / 768);
@@ -72,10 +63,9 @@ Rules muon_rules(const Parameters& parameters, const std::vector<at::Tensor>& ma
   std::map<ParameterRole, Group> others;
   for (size_t i = 0; i < masters.size(); ++i) {
     const auto& parameter = parameters.all()[i];
-    const auto role = role_of(parameter.name, masters[i].dim());
-    const bool matrix = role == ParameterRole::kMatrix;
-    add(matrix ? matrices : others[role], i, parameter, masters[i]);
-    if (matrix) parts.push_back(parts_of(parameter.name, masters[i].size(-2), model));
+    const bool matrix = parameter.role == ParameterRole::kMatrix;
+    add(matrix ? matrices : others[parameter.role], i, parameter, masters[i]);
+    if (matrix) parts.push_back(parameter.parts);
   }
   Rules rules;
   for (const auto& [role, group] : others)
@@ -90,17 +80,6 @@ Rules muon_rules(const Parameters& parameters, const std::vector<at::Tensor>& ma
 }
 
 }  // namespace
-
-ParameterRole role_of(const std::string& name, int64_t dimensions) {
-  const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
-  if (has("value_embed")) return ParameterRole::kValueEmbedding;
-  if (has("smear") || has("backout")) return ParameterRole::kSmear;
-  if (has("x0_")) return ParameterRole::kInputScale;
-  if (has("resid")) return ParameterRole::kResidualScale;
-  if (name == "embedding" || name == "positions") return ParameterRole::kEmbedding;
-  if (name == "head") return ParameterRole::kHead;
-  return dimensions >= 2 ? ParameterRole::kMatrix : ParameterRole::kVector;
-}
 
 Rules make_rules(const Parameters& parameters, const std::vector<at::Tensor>& masters,
                  const TrainConfig& config, const ModelConfig& model, at::ScalarType compute_dtype) {

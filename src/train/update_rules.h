@@ -10,21 +10,6 @@
 
 namespace tightloop {
 
-/// What a parameter is for.
-enum class ParameterRole {
-  kMatrix,  // of a block
-  kEmbedding,
-  kHead,
-  kVector,  // norms and biases
-  // nanochat's
-  kValueEmbedding,
-  kResidualScale,
-  kInputScale,
-  kSmear,
-};
-/// By our naming: "blocks.3.qkv" is a matrix, "head" the head.
-ParameterRole role_of(const std::string& name, int64_t dimensions);
-
 /// The parameters of a group: their places among all, names, fp32 masters, and what the model reads.
 struct Group {
   std::vector<size_t> indices;
@@ -39,8 +24,8 @@ struct AdamWSettings {
 std::unique_ptr<UpdateRule> adamw_rule(Group group, const AdamWSettings& settings,
                                        const std::vector<bool>& decayed);
 
-/// Muon over matrices (ops/muon.h). `parts[i]` are the rows of the matrices stacked in parameter i (q, k and
-/// v), each of which is treated by itself, as is each expert's.
+/// Muon over matrices (ops/muon.h). `parts[i]` are Parameter::parts of parameter i, each of which is treated
+/// by itself, as is each expert's.
 std::unique_ptr<UpdateRule> muon_rule(Group group, const std::vector<std::vector<int64_t>>& parts,
                                       const ops::MuonSettings& settings);
 

@@ -48,7 +48,8 @@ at::Tensor logits_of(LanguageModel& model) {
 
 TEST(Lora, GradientsAreThoseOfTheFormula) {
   Parameters parameters(3);
-  const at::Tensor handle = parameters.add("blocks.0.qkv", {6, 5}, {Init::kNormal, 1.0});
+  const at::Tensor handle =
+      parameters.add("blocks.0.qkv", {6, 5}, {Init::kNormal, 1.0}, ParameterRole::kMatrix);
   const at::Tensor weight = handle.detach().clone();
   Adapters adapters(parameters, rank(3, {"blocks.*.qkv"}), 1);
   fill_b(adapters.parameters());
@@ -70,7 +71,8 @@ TEST(Lora, GradientsAreThoseOfTheFormula) {
 
 TEST(Lora, StacksOfMatricesGetAnAdapterEach) {
   Parameters parameters(3);
-  const at::Tensor handle = parameters.add("experts", {4, 6, 5}, {Init::kNormal, 1.0});
+  const at::Tensor handle =
+      parameters.add("experts", {4, 6, 5}, {Init::kNormal, 1.0}, ParameterRole::kMatrix);
   const at::Tensor weight = handle.detach().clone();
   Adapters adapters(parameters, rank(2, {"experts"}), 1);
   fill_b(adapters.parameters());

@@ -18,7 +18,7 @@ ON_EVERY_DEVICE(LossComputeOn);
 
 struct SmallHead {
   Parameters parameters{3};
-  at::Tensor weight = parameters.add("head", {5, 4}, {Init::kNormal, 0.5});
+  at::Tensor weight = parameters.add("head", {5, 4}, {Init::kNormal, 0.5}, ParameterRole::kHead);
   TrainConfig config;
   at::Tensor out, targets;
 

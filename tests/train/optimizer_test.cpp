@@ -8,6 +8,11 @@
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
+#include <map>
+#include <set>
+
+#include "model/language_model.h"
+#include "model/seq2seq.h"
 #include "ops/compare.h"
 #include "support.h"
 #include "train/update_rules.h"
@@ -19,8 +24,8 @@ using testing::error_of;
 
 struct Fixture {
   Parameters parameters{5};
-  at::Tensor matrix = parameters.add("matrix", {6, 4}, {Init::kNormal, 1.0});
-  at::Tensor vector = parameters.add("vector", {4}, {Init::kOnes});
+  at::Tensor matrix = parameters.add("matrix", {6, 4}, {Init::kNormal, 1.0}, ParameterRole::kMatrix);
+  at::Tensor vector = parameters.add("vector", {4}, {Init::kOnes}, ParameterRole::kNorm);
   TrainConfig config;
   Optimizer optimizer(at::ScalarType dtype = at::kFloat) {
     return {parameters, config, ModelConfig{}, dtype};
@@ -137,7 +142,7 @@ TEST(AdamW, FollowsTorchForAHundredSteps) {
   const std::vector<std::string> names{"matrix", "vector"};
   for (const auto& name : names) {
     const auto& start = golden().tensors.at("adamw.start." + name);
-    parameters.add(name, start.sizes(), {Init::kZeros}).detach().copy_(start);
+    parameters.add(name, start.sizes(), {Init::kZeros}, ParameterRole::kMatrix).detach().copy_(start);
   }
   Optimizer optimizer(parameters, config, ModelConfig{}, at::kFloat);
   for (int64_t step = 0; step < 100; ++step) {
@@ -152,6 +157,21 @@ TEST(AdamW, FollowsTorchForAHundredSteps) {
     EXPECT_LT(relative(parameters.find(name)->value, golden().tensors.at("adamw.end." + name)), 1e-6) << name;
 }
 
+/// What nanochat's optimizer is told about the golden parameters.
+ParameterRole golden_role(const std::string& name) {
+  static const std::map<std::string, ParameterRole> others{
+      {"embedding", ParameterRole::kEmbedding},
+      {"head", ParameterRole::kHead},
+      {"value_embedding.1", ParameterRole::kValueEmbedding},
+      {"resid_scale", ParameterRole::kResidualScale},
+      {"x0_scale", ParameterRole::kInputScale},
+      {"smear_gate", ParameterRole::kSmear},
+      {"smear_scale", ParameterRole::kSmear},
+      {"backout_scale", ParameterRole::kSmear}};
+  const auto found = others.find(name);
+  return found == others.end() ? ParameterRole::kMatrix : found->second;
+}
+
 struct MuonFixture {
   ModelConfig model;
   TrainConfig config;
@@ -160,10 +180,17 @@ struct MuonFixture {
   explicit MuonFixture(at::Device device = at::kCPU) {
     model.width = 8, model.heads = 2, model.kv_heads = 1, model.head_size = 4;
     config.optimizer = "muon", config.clip = 0;
-    for (const auto& [name, start] : golden().tensors) {
+    const std::map<std::string, std::vector<int64_t>> parts{{"blocks.0.qkv", {8, 4, 4}},
+                                                            {"blocks.0.gate_up", {10, 10}}};
+    for (const auto& [full, start] : golden().tensors) {
       const std::string prefix = "muon.start.";
-      if (!name.starts_with(prefix)) continue;
-      parameters.add(name.substr(prefix.size()), start.sizes(), {Init::kZeros}).detach().copy_(start);
+      if (!full.starts_with(prefix)) continue;
+      const std::string name = full.substr(prefix.size());
+      parameters
+          .add(name, start.sizes(), {Init::kZeros}, golden_role(name),
+               parts.contains(name) ? parts.at(name) : std::vector<int64_t>{})
+          .detach()
+          .copy_(start);
     }
     parameters.to(device, at::kFloat);
   }
@@ -212,19 +239,58 @@ TEST(Muon, GoesOnFromItsState) {
     EXPECT_TRUE(at::equal(parameter.value, parts.parameters.find(parameter.name)->value)) << parameter.name;
 }
 
-TEST(Roles, FollowFromNames) {
-  EXPECT_EQ(role_of("blocks.3.qkv", 2), ParameterRole::kMatrix);
-  EXPECT_EQ(role_of("blocks.3.expert_down", 3), ParameterRole::kMatrix);
-  EXPECT_EQ(role_of("blocks.3.value_gate", 2), ParameterRole::kMatrix);
-  EXPECT_EQ(role_of("blocks.3.value_embedding", 2), ParameterRole::kValueEmbedding);
-  EXPECT_EQ(role_of("blocks.3.qkv_bias", 1), ParameterRole::kVector);
-  EXPECT_EQ(role_of("final_norm", 1), ParameterRole::kVector);
-  EXPECT_EQ(role_of("embedding", 2), ParameterRole::kEmbedding);
-  EXPECT_EQ(role_of("positions", 2), ParameterRole::kEmbedding);
-  EXPECT_EQ(role_of("head", 2), ParameterRole::kHead);
-  EXPECT_EQ(role_of("residual_scales", 1), ParameterRole::kResidualScale);
-  EXPECT_EQ(role_of("x0_scales", 1), ParameterRole::kInputScale);
-  EXPECT_EQ(role_of("smear_gate", 2), ParameterRole::kSmear);
+std::map<std::string, at::Tensor> state_of(Parameters& parameters, const ModelConfig& model) {
+  TrainConfig config;
+  config.optimizer = "muon";
+  std::map<std::string, at::Tensor> state;
+  const Optimizer optimizer(parameters, config, model, at::kFloat);
+  for (const auto& [name, tensor] : optimizer.state()) state[name] = tensor;
+  return state;
+}
+
+// AdamW keeps first and second moments, Muon a momentum for each matrix.
+TEST(Muon, LeavesASourceEmbeddingToAdamWAndSplitsCrossKv) {
+  ModelConfig sizes;
+  sizes.family = "seq2seq", sizes.share_embeddings = false, sizes.source_vocab_size = 30;
+  sizes.vocab_size = 20, sizes.layers = 1, sizes.width = 8, sizes.heads = 2, sizes.ffn = 12;
+  sizes.resolve(0, 6);
+  Seq2Seq model(sizes, 1);
+  const auto state = state_of(model.parameters(), sizes);
+  EXPECT_TRUE(state.contains("first.source_embedding"));
+  EXPECT_FALSE(state.contains("momentum.source_embedding.0"));
+  for (const char* name : {"decoder.blocks.0.cross_kv", "decoder.blocks.0.qkv", "encoder.blocks.0.qkv"})
+    for (int part = 0; part < (std::string(name).ends_with("qkv") ? 3 : 2); ++part) {
+      const auto found = state.find(fmt::format("momentum.{}.{}", name, part));
+      ASSERT_NE(found, state.end()) << name << part;
+      EXPECT_EQ(found->second.sizes(), (std::vector<int64_t>{8, 8})) << name;
+    }
+  EXPECT_TRUE(state.contains("momentum.decoder.blocks.0.cross_q.0"));
+  EXPECT_TRUE(state.contains("first.decoder.blocks.0.cross_norm"));
+}
+
+TEST(Muon, TakesTheMatricesOfEveryFamily) {
+  for (const char* family : {"gpt2", "llama", "qwen2", "qwen3", "qwen3_moe", "nanochat"}) {
+    ModelConfig sizes;
+    sizes.family = family, sizes.layers = 2, sizes.width = 32, sizes.heads = 4, sizes.vocab_size = 20;
+    if (std::string(family) != "gpt2") sizes.kv_heads = 2;
+    sizes.tie_embeddings = false;
+    sizes.resolve(0, 16);
+    const auto model = make_model(sizes, 1);
+    std::set<std::string> wanted, taken;
+    for (const auto& parameter : model->parameters().all())
+      if (parameter.value.dim() >= 2 && parameter.name.starts_with("blocks.") &&
+          !parameter.name.ends_with("value_embedding"))
+        wanted.insert(parameter.name);
+    const auto state = state_of(model->parameters(), sizes);
+    for (const auto& [name, tensor] : state) {
+      if (!name.starts_with("momentum.")) continue;
+      taken.insert(name.substr(9, name.rfind('.') - 9));
+      EXPECT_LE(tensor.size(0), name.find("qkv") == std::string::npos ? sizes.ffn : sizes.width) << name;
+    }
+    EXPECT_EQ(taken, wanted) << family;
+    EXPECT_TRUE(state.contains("first.head")) << family;
+    EXPECT_TRUE(state.contains("momentum.blocks.1.qkv.2")) << family;
+  }
 }
 
 TEST(AdamW, DecaysMatricesAndNoVectorsUnlessTold) {

@@ -135,7 +135,7 @@ TEST(Accumulation, MicroIsTheMeanOfMeans) {
 struct Balanced : LanguageModel {
   Tensor embedding;
   Balanced() : LanguageModel(small_model(), 1) {
-    embedding = parameters_.add("embedding", {kVocab, 4}, {Init::kNormal, 0.1});
+    embedding = parameters_.add("embedding", {kVocab, 4}, {Init::kNormal, 0.1}, ParameterRole::kEmbedding);
   }
   Forward forward(const Tensor& ids, const Pass& pass) override {
     Forward out{embedding.index_select(0, ids.flatten()).view({ids.size(0), ids.size(1), 4})};
