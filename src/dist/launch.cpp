@@ -54,6 +54,8 @@ std::optional<Launch> launch_from_environment() {
   launch.address = value_of("MASTER_ADDR");
   launch.port = static_cast<uint16_t>(number_of("MASTER_PORT", 1, 65535));
   launch.store_runs = value_of("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  launch.attempt =
+      fmt::format("{}/{}", value_of("TORCHELASTIC_RUN_ID"), value_of("TORCHELASTIC_RESTART_COUNT"));
   return launch;
 }
 

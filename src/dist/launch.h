@@ -13,6 +13,8 @@ struct Launch {
   std::string address;
   uint16_t port = 0;
   bool store_runs = false;  // the launcher itself serves the store; otherwise rank 0 does
+  std::string attempt{};  // the launcher's run and how often it was restarted: such stores outlive processes
+  bool group_of_one = false;  // for tests: one process too goes the way of several
 };
 
 /// RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as torchrun sets them. Nothing where none of

@@ -220,14 +220,15 @@ class Processes::Peers {
                     loss, launch_.rank)};
   }
 
-  /// A launcher's store outlives us, and others may meet there after us.
-  static std::string next_prefix() {
+  /// A launcher's store outlives us, and others may meet there after us: in this process, or when it is
+  /// started again.
+  static std::string next_prefix(const Launch& launch) {
     static int met = 0;
-    return fmt::format("tightloop/{}", met++);
+    return fmt::format("tightloop/{}/{}", launch.attempt, met++);
   }
 
   const Launch launch_;
-  const std::string prefix_ = next_prefix();
+  const std::string prefix_ = next_prefix(launch_);
   const int exceptions_;  // under way when this was made
   bool failed_ = false;
   Store store_;
@@ -239,7 +240,7 @@ class Processes::Peers {
 
 Processes::Processes(const std::optional<Launch>& launch, const Timing& timing)
     : launch_(launch.value_or(Launch{})) {
-  if (launch_.world > 1) peers_ = std::make_unique<Peers>(launch_, timing);
+  if (launch_.world > 1 || launch_.group_of_one) peers_ = std::make_unique<Peers>(launch_, timing);
 }
 Processes::~Processes() = default;
 

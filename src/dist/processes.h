@@ -37,6 +37,8 @@ class Processes {
   int rank() const { return launch_.rank; }
   int world() const { return launch_.world; }
   int local_rank() const { return launch_.local_rank; }
+  /// Whether tensors travel at all.
+  bool several() const { return peers_ != nullptr; }
   /// Whether this is the one that writes files and talks.
   bool main() const { return rank() == 0; }
 

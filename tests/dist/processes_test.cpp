@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "core/random.h"
 #include "dist/process_group.h"
@@ -222,6 +223,28 @@ TEST(Processes, ASlowPeerIsNotADeadOne) {
   if (processes.rank() == 1)
     std::this_thread::sleep_for(milliseconds(1500));  // five times what a dead one gets
   EXPECT_EQ(processes.sum(1.0), 2.0);
+}
+
+// torchrun's own store keeps what the processes of the first attempt wrote.
+TEST(Processes, ARestartMeetsAtAStoreThatWasKept) {
+  if (in_child()) {
+    Processes processes;
+    EXPECT_EQ(processes.sum(int64_t{1}), 2);
+    return;
+  }
+  c10d::TCPStoreOptions options;
+  options.port = 0, options.isServer = true, options.waitWorkers = false;
+  const c10d::TCPStore store("127.0.0.1", options);
+  Environment environment{{"MASTER_PORT", std::to_string(store.getPort())},
+                          {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                          {"TORCHELASTIC_RUN_ID", "a"}};
+  for (const char* restarts : {"0", "1", "2"}) {
+    SCOPED_TRACE(restarts);
+    environment["TORCHELASTIC_RESTART_COUNT"] = restarts;
+    expect_success(2, environment);
+  }
+  environment["TORCHELASTIC_RUN_ID"] = "b";
+  expect_success(2, environment);
 }
 
 TEST(Processes, TheLastToLeaveIsWaitedFor) {

@@ -96,7 +96,7 @@ class Child {
 inline std::vector<Child> start_children(const TempFolder& folder, int world, Environment environment = {}) {
   environment["WORLD_SIZE"] = std::to_string(world);
   environment["MASTER_ADDR"] = "127.0.0.1";
-  environment["MASTER_PORT"] = std::to_string(free_port());
+  environment.try_emplace("MASTER_PORT", std::to_string(free_port()));
   environment["TIGHTLOOP_TEST_FOLDER"] = folder.path().string();
   std::vector<Child> children;
   for (int rank = 0; rank < world; ++rank) {
