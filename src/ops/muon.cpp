@@ -5,6 +5,7 @@
 #include <ATen/ops/_foreach_sub.h>
 #include <ATen/ops/baddbmm.h>
 #include <ATen/ops/bmm.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/sqrt.h>
@@ -156,6 +157,16 @@ void muon_(const MuonTensors& tensors, const MuonSettings& settings, const Tenso
 
 void muon_plain_(const MuonTensors& tensors, const MuonSettings& settings, const Tensor& control) {
   update(tensors, settings, control, /*kernels=*/false);
+}
+
+void muon_reserve(const MuonTensors& tensors, const MuonSettings& settings) {
+  const Tensor& momentum = tensors.momentum;
+  const auto options = momentum.options().dtype(settings.compute_dtype);
+  const int64_t side = std::min(momentum.size(1), momentum.size(2));
+  // A matrix before and after a step of Polar Express, its square and the polynomial of that.
+  const Tensor x = at::empty_like(momentum, options), next = at::empty_like(momentum, options),
+               square = at::empty({momentum.size(0), side, side}, options),
+               polynomial = at::empty_like(square);
 }
 
 }  // namespace tightloop::ops

@@ -40,4 +40,8 @@ void muon_(const MuonTensors& tensors, const MuonSettings& settings, const at::T
 /// The same in ordinary ATen; in fp64 where the masters are.
 void muon_plain_(const MuonTensors& tensors, const MuonSettings& settings, const at::Tensor& control);
 
+/// Takes the memory that muon_'s kernels work in and gives it back to torch's allocator, which then has it at
+/// hand.
+void muon_reserve(const MuonTensors& tensors, const MuonSettings& settings);
+
 }  // namespace tightloop::ops

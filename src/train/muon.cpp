@@ -78,6 +78,10 @@ class MuonRule : public UpdateRule {
     }
   }
 
+  void reserve() const override {
+    for (const Stack& stack : stacks_) ops::muon_reserve(stack.tensors, settings_);
+  }
+
   NamedTensors state() const override {
     NamedTensors named;
     for (const Stack& stack : stacks_)

@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "core/error.h"
 #include "core/interrupt.h"
@@ -60,10 +61,31 @@ Optimizer::Optimizer(Parameters& parameters, const TrainConfig& config, const Mo
   count_ = at::zeros({}, scalar);
   norm_ = at::zeros({}, scalar.dtype(at::kDouble)), skipped_ = at::zeros({}, scalar);
   parameters.to(device, compute_dtype);
+  if (several_) own_gradients();
 }
 
 void Optimizer::drop_gradients() {
-  for (const auto& value : values_) value.mutable_grad().reset();
+  clear_gradients();
+  halfway_ = false;
+}
+
+void Optimizer::clear_gradients() {
+  c10::NoGradGuard no_grad;
+  for (const auto& value : values_) {
+    if (set_to_none_) {
+      value.mutable_grad().reset();
+    } else if (value.grad().defined()) {
+      value.mutable_grad().zero_();
+    }
+  }
+}
+
+void Optimizer::own_gradients() {
+  if (std::exchange(owned_, true)) return;
+  gradients_.clear();
+  // Sums in fp32, or bf16 would swallow small terms.
+  for (size_t i = 0; i < values_.size(); ++i)
+    gradients_.push_back(at::empty_like(several_ ? masters_[i] : values_[i].detach()));
 }
 
 void Optimizer::accumulate(bool first) {
@@ -73,41 +95,41 @@ void Optimizer::accumulate(bool first) {
     const at::Tensor& gradient = value.grad();
     fresh.push_back(gradient.defined() ? gradient : at::zeros_like(value));
   }
-  if (!several_) {
+  if (!owned_) {
     gradients_ = std::move(fresh);
-  } else {
-    // In fp32, or bf16 would swallow small terms.
-    if (sums_.empty())
-      for (const auto& master : masters_) sums_.push_back(at::empty_like(master));
-    first ? at::_foreach_copy_(sums_, fresh) : at::_foreach_add_(sums_, fresh);
-    gradients_ = sums_;
+    if (set_to_none_) clear_gradients();
+    return;
   }
-  if (set_to_none_) {
-    drop_gradients();
-  } else if (several_) {
-    at::_foreach_zero_(fresh);
-  }
+  halfway_ = true;
+  first ? at::_foreach_copy_(gradients_, fresh) : at::_foreach_add_(gradients_, fresh);
+  clear_gradients();
+  halfway_ = false;
 }
 
 void Optimizer::update(const at::Tensor& rates, const at::Tensor& divisor) {
   c10::NoGradGuard no_grad;
+  for (const auto& rule : rules_) rule->reserve();
   const auto raw = ops::gradient_norm(gradients_).to(at::kDouble);
   const auto finite = at::isfinite(raw);
   // Gradients are divided by one number: token count, loss scale and clipping in one. 1e-6 as torch has it.
   auto divide = scaler_ ? divisor * scaler_->factor() : divisor;
-  norm_.copy_(raw / divide);
-  if (clip_ > 0) divide = divide * at::clamp_min((norm_ + 1e-6) / clip_, 1.0);
+  const auto norm = raw / divide;
+  if (clip_ > 0) divide = divide * at::clamp_min((norm + 1e-6) / clip_, 1.0);
   const auto keep = finite.logical_and(divisor > 0);
-  count_.add_(keep);
-  skipped_.copy_(keep.logical_not());
+  const auto count = count_ + keep, skipped = keep.logical_not().to(at::kFloat);
   const auto number = [&](int64_t which) { return rates[which].to(at::kFloat); };
   // In the order of ops::MuonControl.
-  const auto control = at::stack({number(StepNumbers::kShare), divide.to(at::kFloat), count_, skipped_,
+  const auto control = at::stack({number(StepNumbers::kShare), divide.to(at::kFloat), count, skipped,
                                   number(StepNumbers::kMomentum), number(StepNumbers::kDecayShare)});
+  halfway_ = true;
+  norm_.copy_(norm), count_.copy_(count), skipped_.copy_(skipped);
   for (const auto& rule : rules_) rule->update(gradients_, control);
   if (scaler_) scaler_->update(finite.logical_not());
-  if (!set_to_none_ && !several_) at::_foreach_zero_(gradients_);
-  gradients_.clear();
+  if (!owned_) {
+    if (!set_to_none_) at::_foreach_zero_(gradients_);
+    gradients_.clear();
+  }
+  halfway_ = false;
 }
 
 at::Tensor Optimizer::step(const Rates& rates, double divisor) {

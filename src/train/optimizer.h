@@ -23,6 +23,9 @@ class UpdateRule {
   /// parameters, fp32 or in the compute dtype, still to be divided as `control` (ops::MuonControl, on the
   /// device) says; its rate is the share of each group's.
   virtual void update(const std::vector<at::Tensor>& gradients, const at::Tensor& control) = 0;
+  /// Takes the memory that an update works in and leaves it to the allocator, which then has it for the
+  /// update: out of memory shows here, before anything is changed.
+  virtual void reserve() const {}
   /// The tensors themselves, by names that do not depend on the grouping.
   virtual NamedTensors state() const = 0;
 };
@@ -44,6 +47,10 @@ class Optimizer {
   void accumulate(bool first);
   /// What was accumulated, in the order of the parameters; to be summed over processes.
   std::vector<at::Tensor>& gradients() { return gradients_; }
+  /// From here on accumulate() writes to tensors that stay the same for the run, and gradients() are those:
+  /// for updates that are not captured together with the pass before them. Always so where micro-batches add
+  /// up.
+  void own_gradients();
   /// One update. `rates` (fp64, on the device) are StepNumbers; gradients are divided by the fp64 scalar
   /// `divisor`: the step's supervised tokens, over all processes. 0, or a gradient that is not finite, leaves
   /// everything as it was.
@@ -67,17 +74,23 @@ class Optimizer {
   NamedTensors state() const;
   /// Puts both back, and the model's compute copies with them.
   void load(const Safetensors& weights, const Safetensors& state);
-  /// Forgets gradients of a micro-batch that did not come to its end.
+  /// Forgets gradients of a micro-batch that did not come to its end, or whose capture failed: then nothing
+  /// of it has run. Memory that captured graphs write to stays.
   void drop_gradients();
+  /// Whether an exception left accumulate() or update() after it had begun to change sums or weights. Until
+  /// then they can be called again.
+  bool halfway() const { return halfway_; }
 
  private:
-  void publish();  // masters -> the model's compute dtype
+  void clear_gradients();  // of the parameters
+  void publish();          // masters -> the model's compute dtype
 
   Parameters& parameters_;
   const double clip_;
   const bool several_, set_to_none_;
   double lr_;
-  std::vector<at::Tensor> values_, masters_, gradients_, sums_;
+  bool owned_ = false, halfway_ = false;
+  std::vector<at::Tensor> values_, masters_, gradients_;
   std::vector<std::unique_ptr<UpdateRule>> rules_;
   std::unique_ptr<GradScaler> scaler_;
   at::Tensor count_;  // updates made, fp32 scalar on the device

@@ -46,6 +46,7 @@ StepEngine::StepEngine(Device& device, Optimizer& optimizer, LossBuffer& buffer,
       processes_(processes),
       options_(options) {
   options_.graphs = options_.graphs && device.is_cuda();
+  if (processes_.several()) optimizer_.own_gradients();
   const int64_t sources = buffer.by_source().size(1);
   source_numbers_ = at::arange(sources, buffer.row().options().dtype(at::kLong)).unsqueeze(1);
   restart_clock();
@@ -84,7 +85,7 @@ const Staged& StepEngine::pass(Feed& feed, bool first, bool last, bool metrics) 
       warm = true;
       ++counts_.eager;
     }
-    if (last && processes_.world() > 1) {
+    if (last && processes_.several()) {
       update(key.layout.parts(place)[Staged::kNumbers]);
       lap(LossBuffer::kUpdate);
     }
@@ -95,6 +96,15 @@ const Staged& StepEngine::pass(Feed& feed, bool first, bool last, bool metrics) 
 
 void StepEngine::compute(const PassKey& key, const at::Tensor& place) {
   const auto parts = key.layout.parts(place);
+  differentiate(key, parts);
+  optimizer_.accumulate(key.first);
+  lap(LossBuffer::kBackward);
+  if (!key.last || processes_.several()) return;
+  update(parts[Staged::kNumbers]);
+  lap(LossBuffer::kUpdate);
+}
+
+void StepEngine::differentiate(const PassKey& key, const std::vector<at::Tensor>& parts) {
   const at::Tensor& numbers = parts[Staged::kNumbers];
   at::Tensor scale = numbers[StepNumbers::kLossWeight];
   at::Tensor balance_weight = numbers[StepNumbers::kBalanceWeight];
@@ -111,37 +121,58 @@ void StepEngine::compute(const PassKey& key, const at::Tensor& place) {
   lap(LossBuffer::kForward);
   objective.backward();
   if (counter) flops_ = counter->count();
-  counter.reset();
-  optimizer_.accumulate(key.first);
-  lap(LossBuffer::kBackward);
-  if (!key.last || processes_.world() > 1) return;
-  update(numbers);
-  lap(LossBuffer::kUpdate);
 }
 
-void StepEngine::compute_or_retry(const PassKey& key, const at::Tensor& place) {
-  const at::Tensor before = buffer_.row().clone();
-  try {
-    return compute(key, place);
-  } catch (const c10::OutOfMemoryError&) {
+template <class Work, class Undo>
+void StepEngine::retry(Work&& work, Undo&& undo) {
+  for (bool again = false;; again = true) {
+    std::string reason;
+    try {
+      return work();
+    } catch (const c10::OutOfMemoryError& error) {
+      reason = first_line(error.what_without_backtrace());
+    }
+    if (optimizer_.halfway())
+      throw device_error(
+          "the device has no memory left in the middle of an update ({}); weights are partly changed, and "
+          "the "
+          "run cannot go on. --resume goes on from the last checkpoint; 'tightloop fit RECIPE' says what "
+          "fits.",
+          reason);
+    if (again) {
+      const auto memory = device_.memory_stats();
+      throw device_error(
+          "a pass over one micro-batch does not fit: {:.1f} GiB are in use and {:.1f} GiB reserved of {:.1f} "
+          "GiB ({}). 'tightloop fit RECIPE' says what fits; a smaller train.micro_batch with more "
+          "train.accumulate, model.gradient_checkpointing all and train.fused_head on need less.",
+          static_cast<double>(memory.allocated) / (1 << 30), static_cast<double>(memory.reserved) / (1 << 30),
+          static_cast<double>(device_.total_memory()) / (1 << 30), reason);
+    }
     log::warn("The device has no memory left for a pass; its cache is emptied and the pass tried again.");
+    syncs_.count("out_of_memory");
+    undo();
+    device_.synchronize();
+    device_.empty_cache();
   }
-  syncs_.count("out_of_memory");
-  optimizer_.drop_gradients();
-  buffer_.row().copy_(before);
-  device_.synchronize();
-  device_.empty_cache();
-  try {
-    compute(key, place);
-  } catch (const c10::OutOfMemoryError& error) {
-    const auto memory = device_.memory_stats();
-    throw device_error(
-        "a pass over one micro-batch does not fit: {:.1f} GiB are in use and {:.1f} GiB reserved of {:.1f} "
-        "GiB ({}). 'tightloop fit RECIPE' says what fits; a smaller train.micro_batch with more "
-        "train.accumulate, model.gradient_checkpointing all and train.fused_head on need less.",
-        static_cast<double>(memory.allocated) / (1 << 30), static_cast<double>(memory.reserved) / (1 << 30),
-        static_cast<double>(device_.total_memory()) / (1 << 30), first_line(error.what_without_backtrace()));
-  }
+}
+
+// What is added up or updated already is not done twice: each part is tried again by itself.
+void StepEngine::compute_or_retry(const PassKey& key, const at::Tensor& place) {
+  const auto parts = key.layout.parts(place);
+  const at::Tensor before = buffer_.row().clone();
+  retry([&] { differentiate(key, parts); },
+        [&] {
+          optimizer_.drop_gradients();
+          buffer_.row().copy_(before);
+        });
+  const auto nothing = [] {};
+  retry([&] { optimizer_.accumulate(key.first); }, nothing);
+  lap(LossBuffer::kBackward);
+  if (!key.last || processes_.several()) return;
+  const at::Tensor& numbers = parts[Staged::kNumbers];
+  retry([&] { optimizer_.update(numbers, divisor(numbers)); }, nothing);
+  record_update();
+  lap(LossBuffer::kUpdate);
 }
 
 bool StepEngine::try_capture(const PassKey& key, const at::Tensor& place, PassState& state) {
@@ -181,20 +212,28 @@ void StepEngine::record(const BatchLoss& loss, const at::Tensor& numbers) {
 }
 
 void StepEngine::update(const at::Tensor& numbers) {
+  optimizer_.update(numbers, divisor(numbers));
+  record_update();
+}
+
+at::Tensor StepEngine::divisor(const at::Tensor& numbers) {
   c10::NoGradGuard no_grad;
+  if (const GradScaler* scaler = optimizer_.scaler())
+    buffer_.column(LossBuffer::kLossScale).copy_(scaler->factor());
   at::Tensor tokens = buffer_.column(LossBuffer::kTokens).clone();
-  if (processes_.world() > 1) {
+  if (processes_.several()) {
     processes_.sum_(optimizer_.gradients());
     processes_.sum_(tokens);
   }
   // Where each micro-batch was divided by its own count, only whether there was anything is left to say.
-  const at::Tensor divisor = options_.global ? tokens * numbers[StepNumbers::kUnit]
-                                             : (tokens > 0) * static_cast<double>(processes_.world());
-  const at::Tensor& row = buffer_.row();
-  if (const GradScaler* scaler = optimizer_.scaler()) row[LossBuffer::kLossScale].copy_(scaler->factor());
-  optimizer_.update(numbers, divisor);
-  row[LossBuffer::kGradNorm].copy_(optimizer_.norm());
-  row[LossBuffer::kSkipped].copy_(optimizer_.skipped());
+  return options_.global ? tokens * numbers[StepNumbers::kUnit]
+                         : (tokens > 0) * static_cast<double>(processes_.world());
+}
+
+void StepEngine::record_update() {
+  c10::NoGradGuard no_grad;
+  buffer_.column(LossBuffer::kGradNorm).copy_(optimizer_.norm());
+  buffer_.column(LossBuffer::kSkipped).copy_(optimizer_.skipped());
 }
 
 }  // namespace tightloop

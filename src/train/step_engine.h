@@ -72,9 +72,14 @@ class StepEngine {
 
   void compute(const PassKey& key, const at::Tensor& place);
   void compute_or_retry(const PassKey& key, const at::Tensor& place);
+  void differentiate(const PassKey& key, const std::vector<at::Tensor>& parts);
+  template <class Work, class Undo>
+  void retry(Work&& work, Undo&& undo);
   bool try_capture(const PassKey& key, const at::Tensor& place, PassState& state);
   void record(const BatchLoss& loss, const at::Tensor& numbers);
   void update(const at::Tensor& numbers);
+  at::Tensor divisor(const at::Tensor& numbers);
+  void record_update();
   void lap(LossBuffer::Column part);
 
   Device& device_;

@@ -23,7 +23,7 @@ struct Ids {
 struct EngineFixture {
   LanguageModel& model;
   TrainConfig config;
-  Processes processes{std::nullopt};
+  Processes processes;
   Optimizer optimizer;
   LossBuffer buffer;
   StepEngine engine;
@@ -31,13 +31,16 @@ struct EngineFixture {
   Feed feed;
 
   EngineFixture(LanguageModel& model, const TrainConfig& config, at::ScalarType dtype,
-                at::Device device = at::kCPU, int64_t interval = 1000, int64_t sources = 1)
+                at::Device device = at::kCPU, int64_t interval = 1000, int64_t sources = 1,
+                const std::optional<Launch>& launch = {}, Device* engine_device = nullptr)
       : model(model),
         config(config),
+        processes(launch),
         optimizer(model.parameters(), config, model.config(), dtype),
         buffer(device, interval, sources,
                model.config().has_experts() ? model.config().experts * model.config().layers : 0),
-        engine(tightloop::device(device.is_cpu() ? "cpu" : "cuda"), optimizer, buffer,
+        engine(engine_device ? *engine_device : tightloop::device(device.is_cpu() ? "cpu" : "cuda"),
+               optimizer, buffer,
                [this](const auto& parts, const auto& scale, bool metrics) {
                  return loss_of(this->model, device_batch(parts),
                                 {.training = true,
