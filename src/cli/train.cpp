@@ -19,6 +19,7 @@
 #include "train/checkpoint.h"
 #include "train/trainer.h"
 #include "train/translation_task.h"
+#include "train/unused_settings.h"
 
 namespace tightloop::cli {
 
@@ -110,7 +111,11 @@ void train(const Options& options, const Settings& settings) {
   }
   const bool is_new = options.resume.empty();
   Recipe recipe;
-  if (is_new) recipe = read_recipe(options.file, settings);
+  std::vector<std::string> unused;
+  if (is_new) {
+    recipe = read_recipe(options.file, settings);
+    unused = unused_settings(recipe);
+  }
   Processes processes;
   if (!processes.main()) log::set_terminal_level(log::Level::kWarning);  // the main process speaks for all
   const fs::path root = is_new ? run_path(recipe.run, options.file) : fs::path(options.resume);
@@ -120,6 +125,8 @@ void train(const Options& options, const Settings& settings) {
     config.load(run.config());
     config.apply(settings);
   }
+  if (processes.main())
+    for (const auto& sentence : unused) log::warn("{}", sentence);
   const auto begun = begin(recipe, run, processes, processes.main() && is_new);
   Trainer& trainer = *begun;
   if (!is_new) trainer.resume();

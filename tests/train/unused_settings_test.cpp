@@ -1,0 +1,72 @@
+#include "train/unused_settings.h"
+
+#include <filesystem>
+
+#include "support.h"
+
+namespace tightloop {
+namespace {
+
+namespace fs = std::filesystem;
+
+Recipe with(const std::vector<std::string>& settings) {
+  Recipe recipe;
+  recipe.bind().apply(settings);
+  return recipe;
+}
+
+TEST(UnusedSettings, AdaptersOfATranslatorAreRefused) {
+  const auto message = testing::error_of(ExitCode::kUsage, [] {
+    unused_settings(with({"--model.preset", "translate-tiny", "--lora.rank", "8"}));
+  });
+  EXPECT_NE(message.find("lora.rank is 8"), std::string::npos) << message;
+}
+
+TEST(UnusedSettings, TheZLossOfATranslatorIsRefused) {
+  const auto message = testing::error_of(ExitCode::kUsage, [] {
+    unused_settings(with({"--model.preset", "translate-tiny", "--train.z_loss", "1e-4"}));
+  });
+  EXPECT_NE(message.find("train.z_loss is 0.0001"), std::string::npos) << message;
+}
+
+TEST(UnusedSettings, AreNamed) {
+  const std::vector<std::vector<std::string>> cases{
+      {"model.positions", "--model.positions", "rotary"},
+      {"train.smoothing", "--train.smoothing", "kl"},
+      {"data.batch_tokens", "--data.batch_tokens", "100"},
+      {"train.micro_batch", "--model.family", "seq2seq", "--train.micro_batch", "4"},
+      {"data.rows", "--model.family", "seq2seq", "--data.rows", "pad"},
+      {"train.eval_batches", "--model.family", "seq2seq", "--train.eval_batches", "4"},
+      {"model.gradient_checkpointing", "--model.family", "seq2seq", "--model.gradient_checkpointing", "auto"},
+      {"model.init_std", "--model.family", "nanochat", "--model.init_std", "0.1"},
+      {"model.window_pattern", "--model.window_pattern", "L"},
+      {"model.experts", "--model.experts", "8"},
+      {"model.rope_factor", "--model.rope_factor", "2"},
+      {"train.muon_beta2", "--train.muon_beta2", "0.5"},
+      {"train.lr", "--train.optimizer", "muon", "--train.lr", "0.1"},
+      {"train.decay_share", "--train.decay_share", "0.5"},
+      {"train.min_lr", "--train.schedule", "constant", "--train.min_lr", "0.5"},
+      {"train.warmup_steps", "--train.schedule", "minimind", "--train.warmup_steps", "5"},
+      {"train.loss_scale", "--train.loss_scale", "8"},
+      {"train.patience", "--train.patience", "3"},
+      {"lora.alpha", "--lora.alpha", "3"},
+  };
+  for (const auto& words : cases) {
+    const auto sentences = unused_settings(with({words.begin() + 1, words.end()}));
+    ASSERT_EQ(sentences.size(), 1u) << words[0];
+    EXPECT_TRUE(sentences[0].starts_with(words[0] + " has no effect here: it ")) << sentences[0];
+  }
+}
+
+TEST(UnusedSettings, OurRecipesHaveNone) {
+  EXPECT_TRUE(unused_settings({}).empty());
+  for (const auto& entry : fs::directory_iterator(testing::source_folder() / "configs")) {
+    if (entry.path().extension() != ".yaml") continue;
+    Recipe recipe;
+    recipe.bind().load(entry.path());
+    for (const auto& sentence : unused_settings(recipe)) ADD_FAILURE() << entry.path() << ": " << sentence;
+  }
+}
+
+}  // namespace
+}  // namespace tightloop
