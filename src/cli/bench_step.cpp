@@ -70,13 +70,19 @@ nlohmann::json measure(Trainer& trainer, const Options& options) {
   const bool by_device = timed > 0;
   Device& device = trainer.device();
   const double flops = trainer.task().flops_per_token() * static_cast<double>(times.tokens) / times.seconds;
-  const double gemm = measure_gemm_flops(device), sheet = device.data_sheet_flops();
+  const auto& precision = trainer.recipe().train.precision;
+  const double gemm = measure_gemm_flops(device, compute_dtype(precision, device));
+  const auto share = [&](double peak) {
+    const auto part = utilization(flops, peak);
+    return part ? nlohmann::json(*part) : nlohmann::json();
+  };
   return {{"ms", by_device ? median(ms) : wall},
           {"ms_wall", wall},
           {"tokens_s", static_cast<double>(times.tokens) / times.seconds},
-          {"mfu", flops / gemm},
-          {"mfu_data_sheet", sheet > 0 ? nlohmann::json(flops / sheet) : nlohmann::json()},
+          {"mfu", share(gemm)},
+          {"mfu_data_sheet", share(device.data_sheet_flops())},
           {"gemm_tflops", gemm / 1e12},
+          {"precision", precision_name(precision, device)},
           {"gpu_busy", by_device ? nlohmann::json(busy / timed) : nlohmann::json()},
           {"peak_gib", static_cast<double>(times.peak_memory) / (1 << 30)},
           {"syncs", times.syncs.total()},
@@ -104,9 +110,13 @@ std::string table_of(const nlohmann::json& result) {
                       result["parts"]["host"].get<double>());
   text += fmt::format("{:<10}{:>10.3f}           median of the device's {:.3f}\n", "step, wall", ms,
                       result["ms"].get<double>());
-  text += fmt::format("{:.0f} tokens/s, {:.1f} % of the device's own products ({:.0f} TFLOP/s)",
-                      result["tokens_s"].get<double>(), 100 * result["mfu"].get<double>(),
-                      result["gemm_tflops"].get<double>());
+  const std::string peak =
+      fmt::format("the measured GEMM peak ({:.3g} TFLOP/s in {})", result["gemm_tflops"].get<double>(),
+                  result["precision"].get<std::string>());
+  text += fmt::format("{:.0f} tokens/s, ", result["tokens_s"].get<double>());
+  text += result["mfu"].is_number()
+              ? fmt::format("{:.1f} % of {}", 100 * result["mfu"].get<double>(), peak)
+              : fmt::format("MFU unknown: the step came out above {}, so that is no reliable peak", peak);
   if (result["mfu_data_sheet"].is_number())
     text += fmt::format(", {:.1f} % of its data sheet", 100 * result["mfu_data_sheet"].get<double>());
   if (result["gpu_busy"].is_number())

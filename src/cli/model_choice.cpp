@@ -13,7 +13,8 @@ void ModelChoice::add_to(CLI::App& verb) {
   verb.add_option("--model,--run", path,
                   "A run, a checkpoint or a Hugging Face folder (default: the newest in runs/)");
   verb.add_option("--device", device, "auto, cpu or cuda:N");
-  verb.add_option("--precision", precision, "auto, bf16 or fp32 (default: as it was trained)")
+  verb.add_option("--precision", precision,
+                  "auto, bf16 or fp32 (default: as it was trained; fp32 on a CPU that is slow at that)")
       ->check(CLI::IsMember({"auto", "bf16", "fp32"}));
 }
 

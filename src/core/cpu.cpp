@@ -1,5 +1,7 @@
 #include "core/cpu.h"
 
+#include <cctype>
+#include <cstdlib>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -22,6 +24,24 @@ bool cpu_has(std::string_view flag) {
     return all;
   }();
   return flags.contains(flag);
+}
+
+bool fast_bf16_products(bool amx, std::string_view aten_capability, std::string_view onednn_isa) {
+  std::string isa(onednn_isa);
+  for (char& c : isa) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  const bool narrow = aten_capability == "default" || aten_capability == "avx2";
+  const bool allowed =
+      isa.empty() || isa == "DEFAULT" || isa == "ALL" || isa.find("AMX") != std::string::npos;
+  return amx && allowed && !narrow;
+}
+
+bool cpu_has_fast_bf16() {
+  const auto variable = [](const char* name) -> std::string_view {
+    const char* value = std::getenv(name);
+    return value ? value : "";
+  };
+  return fast_bf16_products(cpu_has("amx_bf16"), variable("ATEN_CPU_CAPABILITY"),
+                            variable("ONEDNN_MAX_CPU_ISA"));
 }
 
 }  // namespace tightloop

@@ -15,14 +15,14 @@ LoadedRun load_model(const std::filesystem::path& path, const std::string& devic
   if (!loaded.tokenizer) {
     throw data_error("'{}' has no tokenizer: copy its tokenizer.json there.", path.string());
   }
-  if (!precision.empty()) loaded.recipe.train.precision = precision;
   use_threads(loaded.recipe.train.threads);
   loaded.recipe.ops.apply();
   loaded.recipe.model.resolve(loaded.tokenizer->vocab_size(), loaded.recipe.data.seq_len);
   loaded.model = make_model(loaded.recipe.model, loaded.recipe.train.seed);
   saved.load_weights(*loaded.model);
-  loaded.model->parameters().to(at::Device(place.name()),
-                                compute_dtype(loaded.recipe.train.precision, place));
+  const auto dtype = inference_dtype(precision, loaded.recipe.train.precision, place);
+  warn_of_slow_products(dtype, place);
+  loaded.model->parameters().to(at::Device(place.name()), dtype);
   return loaded;
 }
 

@@ -40,14 +40,15 @@ LoadedTranslator load_translator(const std::filesystem::path& path, const std::s
   Device& place = device(device_name);
   LoadedTranslator loaded{saved.recipe(), saved.pair_tokenizers(), nullptr, saved.step()};
   Recipe& recipe = loaded.recipe;
-  if (!precision.empty()) recipe.train.precision = precision;
   use_threads(recipe.train.threads);
   recipe.ops.apply();
   recipe.model.resolve_pair(loaded.tokenizers.source->vocab_size(), loaded.tokenizers.target().vocab_size(),
                             recipe.data.seq_len);
   loaded.model = std::make_unique<Seq2Seq>(recipe.model, recipe.train.seed);
   saved.load_weights(loaded.model->parameters());
-  loaded.model->parameters().to(at::Device(place.name()), compute_dtype(recipe.train.precision, place));
+  const auto dtype = inference_dtype(precision, recipe.train.precision, place);
+  warn_of_slow_products(dtype, place);
+  loaded.model->parameters().to(at::Device(place.name()), dtype);
   return loaded;
 }
 

@@ -7,9 +7,20 @@
 #include <cstdlib>
 
 #include "core/cpu.h"
+#include "core/log.h"
 #include "core/threads.h"
+#include "train/device_speed.h"
 
 namespace tightloop {
+
+namespace {
+
+bool slow_products(at::ScalarType dtype, const Device& device) {
+  if (device.is_cuda()) return false;
+  return dtype == at::kHalf || (dtype == at::kBFloat16 && !cpu_has_fast_bf16());
+}
+
+}  // namespace
 
 Device& training_device(const TrainConfig& config, int local_rank) {
   // cuBLAS reads it when it starts: a workspace of fixed size for each stream, so that products choose alike.
@@ -30,7 +41,24 @@ at::ScalarType compute_dtype(const std::string& precision, const Device& device)
   if (precision == "bf16") return at::kBFloat16;
   if (precision == "fp16") return at::kHalf;
   if (precision == "fp32" || precision == "tf32") return at::kFloat;
-  return device.is_cuda() || cpu_has("amx_bf16") ? at::kBFloat16 : at::kFloat;
+  return slow_products(at::kBFloat16, device) ? at::kFloat : at::kBFloat16;
+}
+
+at::ScalarType inference_dtype(const std::string& asked, const std::string& trained, const Device& device) {
+  if (!asked.empty()) return compute_dtype(asked, device);
+  const auto dtype = compute_dtype(trained, device);
+  return slow_products(dtype, device) ? at::kFloat : dtype;
+}
+
+void warn_of_slow_products(at::ScalarType dtype, Device& device) {
+  if (!slow_products(dtype, device)) return;
+  const double ratio =
+      measure_gemm_flops(device, at::kFloat, /*size=*/256) / measure_gemm_flops(device, dtype, /*size=*/256);
+  if (ratio > 1.2)
+    log::warn(
+        "On this CPU products in {} take {:.1f} times as long as in fp32, which precision auto or fp32 would "
+        "use.",
+        dtype == at::kHalf ? "fp16" : "bf16", ratio);
 }
 
 std::string precision_name(const std::string& precision, const Device& device) {

@@ -15,6 +15,7 @@
 #include "core/random.h"
 #include "core/terminal.h"
 #include "train/checkpoint.h"
+#include "train/device_speed.h"
 #include "train/memory_plan.h"
 #include "train/precision.h"
 #include "train/sinks.h"
@@ -65,6 +66,7 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, Processes& processe
 
   const at::Device place(device_.name());
   const auto dtype = compute_dtype(train.precision, device_);
+  if (processes_.main()) warn_of_slow_products(dtype, device_);
   task_->trained().to(place, at::kFloat);
   optimizer_ = std::make_unique<Optimizer>(task_->trained(), train, task_->config(), dtype);
   task_->place(place, dtype);
@@ -201,8 +203,8 @@ void Trainer::handle(const StepSums& sums) {
   report->syncs = engine_->syncs().total();
   if (device_.is_cuda()) report->memory = memory_;
   const double peak = device_.data_sheet_flops() * processes_.world();
-  if (peak > 0 && report->tokens_per_second)
-    report->mfu = counted_flops_.value_or(flops_) * *report->tokens_per_second / peak;
+  if (report->tokens_per_second)
+    report->mfu = utilization(counted_flops_.value_or(flops_) * *report->tokens_per_second, peak);
   report->flops_per_token = flops_;
   report->counted_flops_per_token = counted_flops_;
   keep_due(*report, due(recipe_.log, sums.step - steps, sums.step, sums.step == recipe_.train.steps));

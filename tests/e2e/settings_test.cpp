@@ -1,0 +1,53 @@
+// What a setting asks for happens, or a sentence says why not.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "e2e/program.h"
+
+namespace tightloop {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::contains;
+using testing::run;
+using testing::TempFolder;
+using testing::tiny;
+
+// As on a CPU without AVX-512, where torch has no kernel for products in bf16.
+TEST(Settings, ACpuThatIsSlowAtBf16ComputesInFp32AndSaysWhatBf16Costs) {
+  const std::string slow = "export TIGHTLOOP_NO_CUDA=1 ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2; ";
+  const TempFolder folder;
+  const auto in = [&](const std::string& command) { return run(folder.path(), slow + command); };
+  const auto bench = in("tightloop bench step " + tiny() + "--train.precision auto --steps 3 --json");
+  ASSERT_EQ(bench.exit_code, 0) << bench.output;
+  const auto result = nlohmann::json::parse(bench.output.substr(bench.output.find('{')));
+  EXPECT_EQ(result["precision"], "fp32");
+  EXPECT_TRUE(result["mfu"].is_null() || result["mfu"].get<double>() <= 1) << result["mfu"];
+  const auto asked =
+      in("tightloop train " + tiny() + "--train.steps 1 --train.precision bf16 --run.name asked");
+  EXPECT_EQ(asked.exit_code, 0) << asked.output;
+  EXPECT_TRUE(contains(asked.output, "products in bf16 take ")) << asked.output;
+  // A run that was trained in bf16 elsewhere.
+  const auto used = in("tightloop eval --run runs/asked");
+  EXPECT_FALSE(contains(used.output, "products in bf16 take ")) << used.output;
+}
+
+TEST(Settings, AdaptersOfATranslatorAreRefusedBeforeAnythingIsMade) {
+  const TempFolder folder;
+  const auto outcome = run(
+      folder.path(), "tightloop train '" TIGHTLOOP_SOURCE_DIR "/configs/translate-toy.yaml' --lora.rank 8");
+  EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "lora.rank")) << outcome.output;
+  EXPECT_FALSE(fs::exists(folder / "runs"));
+}
+
+TEST(Settings, OneWithoutEffectIsNamed) {
+  const TempFolder folder;
+  const auto outcome =
+      run(folder.path(), "tightloop train " + tiny() + "--train.steps 1 --train.muon_beta2 0.5");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "train.muon_beta2 has no effect here")) << outcome.output;
+}
+
+}  // namespace
+}  // namespace tightloop

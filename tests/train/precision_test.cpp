@@ -1,0 +1,46 @@
+#include "train/precision.h"
+
+#include "core/cpu.h"
+#include "core/log.h"
+#include "dist/several.h"
+#include "train/device_speed.h"
+
+namespace tightloop::testing {
+namespace {
+
+const Environment kSlow{{"ATEN_CPU_CAPABILITY", "avx2"}, {"ONEDNN_MAX_CPU_ISA", "AVX2"}};
+
+TEST(Precision, ACpuThatIsSlowAtBf16NeverTakesItByDefault) {
+  if (!in_child()) return expect_success(1, kSlow);
+  Device& cpu = cpu_device();
+  EXPECT_EQ(compute_dtype("auto", cpu), at::kFloat);
+  EXPECT_EQ(compute_dtype("bf16", cpu), at::kBFloat16);
+  for (const char* trained : {"bf16", "fp16", "auto", "fp32"})
+    EXPECT_EQ(inference_dtype("", trained, cpu), at::kFloat) << trained;
+  EXPECT_EQ(inference_dtype("auto", "bf16", cpu), at::kFloat);
+  EXPECT_EQ(inference_dtype("bf16", "fp32", cpu), at::kBFloat16) << "asked for by name";
+}
+
+TEST(Precision, SlowProductsAreNamedWithTheirRatio) {
+  if (!in_child()) return expect_success(1, kSlow);
+  const fs::path file = fs::path(std::getenv("TIGHTLOOP_TEST_FOLDER")) / "log";
+  log::to_file(file);
+  warn_of_slow_products(at::kFloat, cpu_device());
+  EXPECT_EQ(read_file(file).find("take"), std::string::npos);
+  const double ratio = measure_gemm_flops(cpu_device(), at::kFloat, 256) /
+                       measure_gemm_flops(cpu_device(), at::kBFloat16, 256);
+  EXPECT_GT(ratio, 3) << "torch has no kernel for it without AVX-512";
+  warn_of_slow_products(at::kBFloat16, cpu_device());
+  log::shut_down();
+  EXPECT_NE(read_file(file).find("products in bf16 take "), std::string::npos) << read_file(file);
+}
+
+TEST(Utilization, AboveThePeakIsNoFigure) {
+  EXPECT_EQ(utilization(1, 4), 0.25);
+  EXPECT_EQ(utilization(4, 4), 1.0);
+  EXPECT_EQ(utilization(102, 1), std::nullopt);
+  EXPECT_EQ(utilization(1, 0), std::nullopt);
+}
+
+}  // namespace
+}  // namespace tightloop::testing
