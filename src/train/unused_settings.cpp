@@ -41,6 +41,12 @@ std::vector<std::string> unused_settings(const Recipe& recipe) {
   if (pairs && train.z_loss != 0)
     throw usage_error("train.z_loss is {}, and the loss of {} has no such part: leave it out.", train.z_loss,
                       model.family);
+  if (recipe.data.generated() && recipe.data.mixture.empty() && !recipe.data.train.empty())
+    throw usage_error(
+        "data.train names files, and data.source is '{}', which is generated and reads none. Set data.source "
+        "to "
+        "what the files hold (text, jsonl, parquet, pairs or shards), or leave data.train out.",
+        recipe.data.source);
   const auto& schedule = train.schedule;
   const bool wsd = schedule == "wsd", ends = wsd || schedule == "cosine" || schedule == "linear";
   const std::vector<Rule> rules{
@@ -78,6 +84,10 @@ std::vector<std::string> unused_settings(const Recipe& recipe) {
       {train.precision != "fp16",
        {"train.loss_scale", "train.loss_scale_growth_steps"},
        "is for train.precision fp16"},
+      {train.device == "cpu",
+       {"train.graph", "train.copy_stream", "train.copy_ahead", "train.pools", "train.empty_cache_steps",
+        "train.debug_syncs"},
+       "is for GPUs"},
       {train.eval_steps == 0, {"train.patience"}, "needs train.eval_steps"},
       {!lora.on(), {"lora.alpha", "lora.layers"}, "needs lora.rank"},
   };

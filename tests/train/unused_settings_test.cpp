@@ -29,6 +29,16 @@ TEST(UnusedSettings, TheZLossOfATranslatorIsRefused) {
   EXPECT_NE(message.find("train.z_loss is 0.0001"), std::string::npos) << message;
 }
 
+TEST(UnusedSettings, FilesForGeneratedDataAreRefused) {
+  for (const char* source : {"tasks", "spelling", "toy_pairs"}) {
+    const auto message = testing::error_of(ExitCode::kUsage, [&] {
+      unused_settings(with({"--data.source", source, "--data.train", "mine.txt"}));
+    });
+    EXPECT_NE(message.find("data.train names files"), std::string::npos) << message;
+  }
+  EXPECT_TRUE(unused_settings(with({"--data.source", "text", "--data.train", "mine.txt"})).empty());
+}
+
 TEST(UnusedSettings, AreNamed) {
   const std::vector<std::vector<std::string>> cases{
       {"model.positions", "--model.positions", "rotary"},
@@ -48,6 +58,7 @@ TEST(UnusedSettings, AreNamed) {
       {"train.min_lr", "--train.schedule", "constant", "--train.min_lr", "0.5"},
       {"train.warmup_steps", "--train.schedule", "minimind", "--train.warmup_steps", "5"},
       {"train.loss_scale", "--train.loss_scale", "8"},
+      {"train.graph", "--train.device", "cpu", "--train.graph", "on"},
       {"train.patience", "--train.patience", "3"},
       {"lora.alpha", "--lora.alpha", "3"},
   };
