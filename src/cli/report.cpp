@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/terminal.h"
+#include "train/metrics.h"
 
 namespace tightloop::cli {
 
@@ -55,7 +56,9 @@ nlohmann::json to_json(const ExamResult& result) {
 }
 
 std::string dump(const nlohmann::json& json, int indent) {
-  return json.dump(indent, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
+  nlohmann::json spelled = json;
+  spell_non_finite(spelled);
+  return spelled.dump(indent, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
 }
 
 void show_progress(const std::string& what, size_t done, size_t total) {

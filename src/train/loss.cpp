@@ -138,6 +138,8 @@ HeldOutLoss held_out_loss(LanguageModel& model, Loader& loader, int64_t limit) {
     sum.add_(loss_of(model, to_device(*batch, model.device())).sum);
     total.tokens += batch->supervised;
   }
+  if (total.tokens == 0)
+    throw data_error("none of the held-out tokens is to be learned: the loss mask is all zero.");
   total.sum = sum.item<double>();
   return total;
 }

@@ -59,5 +59,20 @@ TEST(TrainVerb, AFolderThatIsRemovedWhileTrainingIsMadeAgain) {
   EXPECT_EQ(eval.exit_code, 0) << eval.output;
 }
 
+TEST(TrainVerb, CtrlCInALongEvaluationStopsSoonAndIsMadeUpFor) {
+  const TempFolder folder;
+  const auto outcome = run(folder.path(), "'" TIGHTLOOP_BINARY_DIR "/tightloop' train " + tiny() +
+                                              "--train.steps 2 --tasks.held_out 20000 --train.eval_batches 0 "
+                                              "--train.micro_batch 1 --run.name a & "
+                                              "child=$!; for i in $(seq 600); do [ -e "
+                                              "runs/a/checkpoints/step-00000002 ] && break; sleep 0.1; done; "
+                                              "kill -INT $child; wait $child");
+  EXPECT_EQ(outcome.exit_code, 130) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "Stopped after step 2")) << outcome.output;
+  EXPECT_FALSE(contains(outcome.output, "held-out loss")) << outcome.output;
+  const auto resumed = run(folder.path(), "tightloop train --resume runs/a --train.eval_batches 4");
+  EXPECT_TRUE(contains(resumed.output, "step 2: held-out loss")) << resumed.output;
+}
+
 }  // namespace
 }  // namespace tightloop::testing
