@@ -36,8 +36,7 @@ fs::path run_path(const RunConfig& run, const std::string& file) {
   return fs::path(run.dir) / (run.name.empty() ? fs::path(file).stem().string() : run.name);
 }
 
-/// Questions that a model of tasks was not trained on. The run is saved: nothing here may end it with an
-/// error.
+/// Questions that a model of tasks was not trained on. The run is saved: a failure is a warning.
 void examine(Trainer& trainer) {
   try {
     const auto exam = exam_of(held_out_questions(trainer.recipe().tasks), trainer.tokenizer());
