@@ -17,6 +17,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/open_file.h"
 
 namespace tightloop {
 
@@ -24,19 +25,14 @@ namespace {
 
 std::string reason() { return std::strerror(errno); }
 
-int open_for_reading(const fs::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) throw data_error("cannot read '{}': {}.", path.string(), reason());
-  return descriptor;
-}
-
 }  // namespace
 
 std::string read_file(const fs::path& path) {
-  const int descriptor = open_for_reading(path);
-  std::string bytes;
+  OpenedFile file = open_for_reading(path);
+  const int descriptor = file.descriptor;
+  std::string bytes = std::move(file.head);
   struct stat status {};
-  if (::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) bytes.reserve(status.st_size);
+  if (file.regular && ::fstat(descriptor, &status) == 0) bytes.reserve(status.st_size);
   char buffer[1 << 16];
   for (;;) {
     const ssize_t got = ::read(descriptor, buffer, sizeof buffer);
@@ -216,7 +212,8 @@ void FileWriter::close() {
 }
 
 MappedFile::MappedFile(const fs::path& path) : path_(path) {
-  const int descriptor = open_for_reading(path);
+  require_regular_file(path, "it cannot be mapped.");
+  const int descriptor = open_for_reading(path).descriptor;
   struct stat status {};
   void* address = nullptr;
   bool good = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
