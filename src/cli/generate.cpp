@@ -89,7 +89,8 @@ void answer(const Options& options) {
   // One text alone is shown as it arrives.
   const bool live = rows.size() == 1 && !options.json;
   if (live) print_text(prompts[0].text);
-  std::vector<TextStream> streams(rows.size(), TextStream(tokenizer, options.stops));
+  std::vector<TextStream> streams;
+  for (const Prompt& row : rows) streams.emplace_back(tokenizer, options.stops, row.ids);
   GenerateOptions generation;
   generation.sampling = options.sampling;
   generation.stop_tokens = {tokenizer.end_of_text()};

@@ -28,6 +28,24 @@ size_t begun(std::string_view text, std::string_view stop) {
 
 }  // namespace
 
+TextStream::TextStream(const Tokenizer& tokenizer, std::vector<std::string> stops,
+                       std::span<const int32_t> before)
+    : tokenizer_(tokenizer), stops_(std::move(stops)), recent_(before.begin(), before.end()) {
+  forget();
+}
+
+// Keeps the last tokens, and before them as many as it takes to have some text.
+void TextStream::forget() {
+  for (size_t keep = kRecent; keep < recent_.size(); keep *= 2) {
+    const std::span<const int32_t> last = std::span<const int32_t>(recent_).last(keep);
+    const std::string text = tokenizer_.decode(last);
+    if (text.find_first_not_of(" ") == text.npos) continue;
+    recent_.erase(recent_.begin(), recent_.end() - static_cast<ptrdiff_t>(keep));
+    break;
+  }
+  known_ = recent_.empty() ? 0 : tokenizer_.decode(recent_).size();
+}
+
 std::string TextStream::release(size_t bytes) {
   std::string out = pending_.substr(0, bytes);
   pending_.erase(0, bytes);
@@ -37,11 +55,11 @@ std::string TextStream::release(size_t bytes) {
 
 std::string TextStream::add(int32_t id) {
   if (stopped_) return {};
-  const size_t before = recent_.empty() ? 0 : tokenizer_.decode(recent_).size();
   recent_.push_back(id);
   const std::string now = tokenizer_.decode(recent_);
-  if (now.size() > before) pending_ += now.substr(before);
-  if (recent_.size() > kRecent) recent_.erase(recent_.begin());
+  if (now.size() > known_) pending_ += now.substr(known_);
+  known_ = now.size();
+  if (recent_.size() >= 2 * kRecent) forget();
 
   size_t first = std::string::npos, held = cut_character(pending_);
   for (const auto& stop : stops_) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,10 @@ namespace tightloop {
 /// stop string, or of a character of which bytes are missing, is kept back until it is known.
 class TextStream {
  public:
-  TextStream(const Tokenizer& tokenizer, std::vector<std::string> stops)
-      : tokenizer_(tokenizer), stops_(std::move(stops)) {}
+  /// `before`: the tokens that the text continues. They decide whether it begins with a space
+  /// (SentencePiece).
+  TextStream(const Tokenizer& tokenizer, std::vector<std::string> stops,
+             std::span<const int32_t> before = {});
 
   /// The text that this token makes certain. Nothing more comes once stopped().
   std::string add(int32_t id);
@@ -25,10 +28,13 @@ class TextStream {
 
  private:
   std::string release(size_t bytes);
+  void forget();
 
   const Tokenizer& tokenizer_;
   std::vector<std::string> stops_;
-  std::vector<int32_t> recent_;  // a token's text may depend on those before it (SentencePiece)
+  // A token's text may depend on those before it: SentencePiece drops spaces until there is other text.
+  std::vector<int32_t> recent_;
+  size_t known_ = 0;  // bytes that recent_ decodes to
   std::string pending_, text_;
   bool stopped_ = false;
 };

@@ -3,6 +3,7 @@
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "core/error.h"
@@ -74,9 +75,20 @@ std::string SentencePiece::decode(std::span<const int32_t> ids) const {
   for (const int32_t id : ids)
     if (id < 0 || id >= vocab_size())
       throw data_error("there is no token {} in {} (ids go from 0 to {}).", id, source_, vocab_size() - 1);
-  std::string text;
-  const auto status = processor_->Decode(std::vector<int>(ids.begin(), ids.end()), &text);
+  sentencepiece::ImmutableSentencePieceText decoded;
+  const auto status = processor_->Decode(std::vector<int>(ids.begin(), ids.end()), decoded.mutable_proto());
   if (!status.ok()) throw data_error("{} could not decode: {}.", source_, reason(status));
+  // The library writes U+FFFD for the bytes of a character that is not whole: here they stay what they are,
+  // for the rest of it may come with the next tokens.
+  if (std::ranges::none_of(ids, [&](int32_t id) { return processor_->IsByte(id); })) return decoded.text();
+  std::string text;
+  for (const auto& piece : decoded.pieces()) {
+    if (processor_->IsByte(static_cast<int>(piece.id()))) {
+      text += static_cast<char>(std::stoi(piece.piece().substr(3, 2), nullptr, 16));  // <0xE2>
+    } else {
+      text += piece.surface();
+    }
+  }
   return text;
 }
 

@@ -4,6 +4,7 @@
 
 #include "core/random.h"
 #include "data/byte_tokenizer.h"
+#include "tokenizer/byte_fallback.h"
 
 namespace tightloop {
 namespace {
@@ -46,6 +47,70 @@ TEST(TextStream, CharactersArriveWhole) {
   EXPECT_EQ(parts("é🙂", {}), (std::vector<std::string>{"", "é", "", "", "", "🙂", ""}));
   EXPECT_EQ(whole("broken \xF0\x9F", {}), "broken \xF0\x9F");
   EXPECT_EQ(whole("\x80\x80\x80\x80", {}), "\x80\x80\x80\x80");
+}
+
+std::string streamed(const Tokenizer& tokenizer, std::span<const int32_t> ids,
+                     std::span<const int32_t> before = {}, std::vector<std::string> stops = {}) {
+  TextStream stream(tokenizer, std::move(stops), before);
+  std::string out;
+  for (const int32_t id : ids) {
+    const std::string more = stream.add(id);
+    EXPECT_EQ(more.find("\xef\xbf\xbd"), std::string::npos) << more;
+    out += more;
+    if (stream.stopped()) break;
+  }
+  out += stream.finish();
+  EXPECT_EQ(out, stream.text());
+  return out;
+}
+
+TEST(TextStream, ByteFallbackStreamsWhatTheWholeDecodes) {
+  for (const char* type : {"unigram", "bpe"}) {
+    const auto tokenizer = testing::byte_fallback_model(type);
+    ASSERT_NE(tokenizer, nullptr);
+    EXPECT_EQ(streamed(*tokenizer, tokenizer->encode("a € and 🙂 é")), "a € and 🙂 é");
+    Random random(3);
+    for (int round = 0; round < 300; ++round) {
+      std::string text = testing::mixed_text(random) + testing::mixed_text(random);
+      while (text.find("\xef\xbf\xbd") != text.npos) text.erase(text.find("\xef\xbf\xbd"), 3);
+      const auto ids = tokenizer->encode(text);
+      const std::span<const int32_t> all(ids);
+      const std::string whole = tokenizer->decode(ids);
+      ASSERT_EQ(streamed(*tokenizer, all), whole);
+      // A prompt and its continuation, split anywhere, are the whole text.
+      for (size_t cut = 0; cut <= ids.size(); ++cut) {
+        const std::string prompt = tokenizer->decode(all.first(cut));
+        ASSERT_EQ(prompt + streamed(*tokenizer, all.subspan(cut), all.first(cut)), whole) << cut;
+      }
+    }
+  }
+}
+
+TEST(TextStream, SpacesOutlastTokensWithoutText) {
+  const auto tokenizer = testing::byte_fallback_model("bpe");
+  std::vector<int32_t> ids = tokenizer->encode("cat");
+  const int32_t control = *tokenizer->token_id("<s>"), space = *tokenizer->token_id("\xe2\x96\x81");
+  for (int i = 0; i < 20; ++i) ids.push_back(control);
+  for (int i = 0; i < 20; ++i) ids.push_back(space);
+  for (const int32_t id : tokenizer->encode("dog")) ids.push_back(id);
+  EXPECT_EQ(streamed(*tokenizer, ids), tokenizer->decode(ids));
+}
+
+TEST(TextStream, StopsInBytesAcrossTokens) {
+  const auto tokenizer = testing::byte_fallback_model("bpe");
+  EXPECT_EQ(streamed(*tokenizer, tokenizer->encode("a cat € and a 🙂 dog"), {}, {"🙂 d"}),
+            "a cat € and a ");
+  EXPECT_EQ(streamed(*tokenizer, tokenizer->encode("a cat €"), {}, {"€€"}), "a cat €");
+}
+
+TEST(TextStream, BytesThatNeverBecomeACharacterAreFlushed) {
+  const auto tokenizer = testing::byte_fallback_model("bpe");
+  auto ids = tokenizer->encode("a €");
+  ids.pop_back();
+  EXPECT_EQ(streamed(*tokenizer, ids), "a \xe2\x82");
+  const auto more = tokenizer->encode(" cat");
+  ids.insert(ids.end(), more.begin(), more.end());
+  EXPECT_EQ(streamed(*tokenizer, ids), tokenizer->decode(ids));
 }
 
 // Against a search in the whole text.

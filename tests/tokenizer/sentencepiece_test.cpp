@@ -3,6 +3,7 @@
 #include "core/files.h"
 #include "core/random.h"
 #include "support.h"
+#include "tokenizer/byte_fallback.h"
 
 namespace tightloop {
 namespace {
@@ -64,6 +65,24 @@ TEST(SentencePiece, batches_over_threads_are_the_same) {
   encode_batch(*tokenizer, views, one, 1);
   encode_batch(*tokenizer, views, many, 4);
   EXPECT_EQ(one, many);
+}
+
+TEST(SentencePiece, bytes_decode_to_themselves_where_a_character_is_not_whole) {
+  for (const char* type : {"unigram", "bpe"}) {
+    const auto tokenizer = testing::byte_fallback_model(type);
+    ASSERT_NE(tokenizer, nullptr);
+    const auto ids = tokenizer->encode("a €");
+    EXPECT_EQ(tokenizer->decode(ids), "a €");
+    const std::span<const int32_t> all(ids);
+    EXPECT_EQ(tokenizer->decode(all.first(ids.size() - 1)), "a \xe2\x82");
+    EXPECT_EQ(tokenizer->decode(all.first(ids.size() - 2)), "a \xe2");
+    EXPECT_EQ(tokenizer->decode(all.last(2)), "\x82\xac");
+    Random random(2);
+    for (int round = 0; round < 500; ++round) {
+      const std::string text = testing::mixed_text(random);
+      EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text);
+    }
+  }
 }
 
 TEST(SentencePiece, says_why_it_cannot_train) {
