@@ -47,7 +47,9 @@ std::string chat_jinja(const ChatConfig& config, const Tokenizer& tokenizer) {
   jinja += "{% for message in messages %}{% if message['role'] == 'system' %}";
   jinja += joins ? "{% set ns.joined = message['content'] %}" : "{{ " + around(form.system, content) + " }}";
   jinja += "{% elif message['role'] == 'assistant' %}{{ " + around(form.assistant, content) + " }}";
-  jinja += "{% elif message['role'] == 'tool' %}{{ " + around(form.tool, content) + " }}{% else %}";
+  const std::string tool = form.tool.empty() ? "raise_exception('the template has no turns of tools')"
+                                             : around(form.tool, content);
+  jinja += "{% elif message['role'] == 'tool' %}{{ " + tool + " }}{% else %}";
   if (joins) {
     jinja += "{{ " + around(form.user, "(ns.joined + '\\n\\n' if ns.joined else '') + " + content) +
              " }}{% set ns.joined = '' %}";

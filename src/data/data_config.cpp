@@ -47,6 +47,9 @@ void DataConfig::describe(Fields& fields) {
   fields.add("answer_field", answer_field,
              "The field with the answer; of a choice: its number, letter or text");
   fields.add("choices_field", choices_field, "The field with the choices");
+  fields.add("ignore_fields", ignore_fields,
+             "Fields of conversations, questions and their messages that may be left out; others that carry "
+             "meaning, such as tools or reasoning_content, make a bad record");
   fields.add("source_field", source_field, "Of pairs as JSON objects: the field with the sentence");
   fields.add("target_field", target_field, "Of pairs as JSON objects: the field with the translation");
   fields

@@ -22,6 +22,7 @@ struct DataConfig {
   std::string format = "auto";
   std::string text_field = "text", messages_field, question_field = "question", answer_field = "answer";
   std::string choices_field = "choices", source_field = "source", target_field = "target";
+  std::vector<std::string> ignore_fields;
   std::string rows = "stream";
   int64_t seq_len = 256;
   int64_t batch_tokens = 4096;

@@ -23,9 +23,10 @@ inline simdjson::dom::element parse_json(std::string_view bytes, simdjson::dom::
   if (error == simdjson::SUCCESS) return root;
   if (error == simdjson::MEMALLOC)
     throw device_error("out of memory for a record of {} bytes.", bytes.size());
-  if (!simdjson::validate_utf8(bytes.data(), bytes.size()))
-    throw BadRecord{BadKind::kInvalidUtf8, "not UTF-8"};
+  if (!simdjson::validate_utf8(bytes.data(), bytes.size())) demand_text(bytes);
   if (error == simdjson::EMPTY) throw BadRecord{BadKind::kEmpty, "nothing in it"};
+  if (bytes.find('\0') != bytes.npos)
+    throw BadRecord{BadKind::kMalformedJson, "a NUL byte in it: is this JSON, or UTF-16?"};
   throw BadRecord{BadKind::kMalformedJson, simdjson::error_message(error)};
 }
 
@@ -50,5 +51,8 @@ inline simdjson::dom::element field_of(simdjson::dom::object object, std::string
 inline bool has_field(simdjson::dom::object object, std::string_view field) {
   return object.at_key(field).error() == simdjson::SUCCESS;
 }
+
+/// The same as read_choice() of the record's bytes.
+ChoiceQuestion read_choice(simdjson::dom::object record, const DataConfig& config);
 
 }  // namespace tightloop

@@ -41,8 +41,7 @@ class PairRenderer : public Renderer {
  private:
   static void encode(std::string_view text, const Tokenizer& tokenizer, std::vector<int32_t>& ids) {
     if (text.find_first_not_of(" \t\r\n") == text.npos) throw BadRecord{BadKind::kEmpty, "one side is empty"};
-    if (!simdjson::validate_utf8(text.data(), text.size()))
-      throw BadRecord{BadKind::kInvalidUtf8, "not UTF-8 text"};
+    demand_text(text);
     const SentenceMarks marks(tokenizer);
     ids.push_back(marks.begin);
     tokenizer.encode(text, ids, SpecialText::kText);

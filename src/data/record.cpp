@@ -6,8 +6,9 @@ namespace tightloop {
 
 std::string_view bad_kind_name(BadKind kind) {
   static constexpr std::array<std::string_view, static_cast<size_t>(BadKind::kCount)> kNames{
-      "none",  "malformed_json", "wrong_type",   "missing_field",    "invalid_utf8", "nul_byte",   "too_long",
-      "empty", "no_assistant",   "unknown_role", "nothing_to_learn", "unpaired",     "broken_file"};
+      "none",        "malformed_json", "wrong_type",    "missing_field",  "invalid_utf8",     "nul_byte",
+      "too_long",    "empty",          "no_assistant",  "unknown_role",   "nothing_to_learn", "unpaired",
+      "broken_file", "unknown_field",  "control_token", "not_in_template"};
   return kNames[static_cast<size_t>(kind)];
 }
 

@@ -23,6 +23,9 @@ enum class BadKind : uint8_t {
   kNothingToLearn,
   kUnpaired,
   kBrokenFile,
+  kUnknownField,
+  kControlToken,
+  kNotInTemplate,
   kCount,
 };
 

@@ -28,6 +28,15 @@ void Renderer::render(const Record& record, Rendered& out) const {
   }
 }
 
+void demand_text(std::string_view bytes) {
+  const bool nul = bytes.find('\0') != bytes.npos;
+  const bool marked = bytes.starts_with("\xff\xfe") || bytes.starts_with("\xfe\xff");
+  if (!simdjson::validate_utf8(bytes.data(), bytes.size()))
+    throw BadRecord{BadKind::kInvalidUtf8,
+                    marked ? "this is UTF-16: convert the file to UTF-8" : "not UTF-8 text"};
+  if (nul) throw BadRecord{BadKind::kNulByte, "a NUL byte in it: is this a text file, or UTF-16?"};
+}
+
 void render_text(std::string_view text, const std::string& loss_after, const Tokenizer& tokenizer,
                  Rendered& out) {
   if (text.empty()) throw BadRecord{BadKind::kEmpty, "the text is empty"};
@@ -61,11 +70,7 @@ class TextRenderer : public Renderer {
  protected:
   void make(const Record& record, Rendered& out) const override {
     const std::string_view text = record.bytes;
-    if (!simdjson::validate_utf8(text.data(), text.size())) {
-      throw BadRecord{BadKind::kInvalidUtf8, "not UTF-8 text"};
-    }
-    if (text.find('\0') != text.npos)
-      throw BadRecord{BadKind::kNulByte, "a NUL byte in it: is this a text file?"};
+    demand_text(text);
     if (record.first && record.last) return render_text(text, loss_after_, tokenizer_, out);
     // A piece of a long document. Its prompt, if any, is taken to be in the first one.
     if (record.first && !loss_after_.empty()) {

@@ -4,7 +4,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/chat.h"
@@ -47,7 +49,7 @@ class Renderer {
   virtual void make(const Record& record, Rendered& out) const = 0;
 };
 
-/// Thrown inside of renderers, never out of them.
+/// Thrown inside of renderers, never out of them; by read_choice().
 struct BadRecord {
   BadKind kind;
   std::string why;
@@ -61,6 +63,21 @@ std::unique_ptr<Renderer> make_json_renderer(const DataConfig& config, const Tok
                                              std::shared_ptr<const ChatTemplate> chat,
                                              std::string why_no_chat = "");
 
+/// Fields beside a conversation (format `chat`) or a question that change what it means: a record where one
+/// of them is filled in is bad, unless data.ignore_fields names it.
+std::span<const std::string_view> fields_with_meaning(std::string_view format);
+
+/// A multiple choice. The views are valid until this thread reads the next record.
+struct ChoiceQuestion {
+  std::string_view question;
+  std::vector<std::string_view> choices;  // 2 to 26
+  size_t right = 0;
+};
+/// From a JSON record, padded like those of a RecordBatch, with the fields that `config` names: choices as a
+/// list, or as ARC has them, {"text": [...], "label": [...]}. The answer is a number that counts from 0; or
+/// else one of the labels; without labels, a letter or the choice itself. Throws BadRecord.
+ChoiceQuestion read_choice(std::string_view json, const DataConfig& config);
+
 /// Of JSON records, the text or the words of all turns, for what is made from texts alone. False for a record
 /// without any.
 std::function<bool(const Record&, std::string&)> make_json_texts(const DataConfig& config);
@@ -72,14 +89,17 @@ struct SentenceMarks {
   int32_t begin, end;
 };
 
-/// Pairs: the ids of each side between its tokenizer's marks. `json`: the record is ["source", "target"], or an object with data.source_field and
-/// data.target_field.
+/// Pairs: the ids of each side between its tokenizer's marks. `json`: the record is ["source", "target"], or
+/// an object with data.source_field and data.target_field.
 std::unique_ptr<Renderer> make_pair_renderer(const DataConfig& config, const Tokenizer& source,
                                              const Tokenizer& target, bool json);
 
 /// Of pairs, both sentences as they are written. False for a record that is none.
 std::function<bool(const Record&, std::string&, std::string&)> make_pair_texts(const DataConfig& config,
                                                                                bool json);
+
+/// Throws BadRecord for bytes that are no UTF-8 text: invalid, UTF-16, or with a NUL byte.
+void demand_text(std::string_view bytes);
 
 /// Appends a text and the end token to `out`, with the mask that `loss_after` asks for. Throws BadRecord when
 /// it is empty or nothing of it would be learned.

@@ -4,6 +4,8 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/hash.h"
+#include "core/open_file.h"
 #include "data/held_out.h"
 #include "data/json_array_reader.h"
 #include "data/line_reader.h"
@@ -40,16 +42,21 @@ class QuestionReader : public RecordReader {
   std::vector<std::string> names_{"tasks"};
 };
 
-// The columns that the format may ask for.
+// The columns that the format may ask for, and those that a record must not have.
 std::vector<std::string> columns_of(const DataConfig& config) {
-  if (config.format == "text") return {config.text_field};
-  if (config.format == "question") return {config.question_field, config.answer_field};
-  if (config.format == "choice") return {config.question_field, config.choices_field, config.answer_field};
-  std::vector<std::string> columns{"messages", "conversations"};
-  if (!config.messages_field.empty()) columns = {config.messages_field};
-  if (config.format == "chat") return columns;
-  columns.insert(columns.end(),
-                 {config.text_field, config.question_field, config.choices_field, config.answer_field});
+  const std::string& format = config.format;
+  if (format == "text") return {config.text_field};
+  std::vector<std::string> columns;
+  for (const std::string_view name : fields_with_meaning(format)) columns.emplace_back(name);
+  if (format != "chat") columns.insert(columns.end(), {config.question_field, config.answer_field});
+  if (format == "choice" || format == "auto") columns.push_back(config.choices_field);
+  if (format == "auto") columns.push_back(config.text_field);
+  if (format == "chat" || format == "auto") {
+    if (config.messages_field.empty())
+      columns.insert(columns.end(), {"messages", "conversations"});
+    else
+      columns.push_back(config.messages_field);
+  }
   return columns;
 }
 
@@ -77,6 +84,7 @@ std::vector<fs::path> expand_all(const std::vector<std::string>& patterns) {
       // An index, a run's settings and its checkpoints name it, and they are UTF-8.
       if (!is_utf8(path.string()))
         throw data_error("the name of the file '{}' is not UTF-8. Rename it.", path.string());
+      require_regular_file(path, "data is read more than once. Write it to a file first.");
       paths.push_back(std::move(path));
     }
   return paths;
@@ -95,7 +103,7 @@ std::unique_ptr<RecordReader> make_reader(const DataConfig& config, bool val) {
   } else if (config.source == "parquet") {
     return open_parquet(paths, columns_of(config), max_bytes);
   } else if (config.source != "jsonl") {
-    throw usage_error("data.source: '{}' has no files to read.", config.source);
+    throw usage_error("data.source {} has no records to read.", config.source);
   }
   if (!paths.empty() && is_json_array(paths[0])) return std::make_unique<JsonArrayRecords>(paths, max_bytes);
   return std::make_unique<LineRecords>(paths, max_bytes);
@@ -140,6 +148,20 @@ std::unique_ptr<Renderer> make_renderer(const SourceOptions& options) {
     }
   }
   return make_json_renderer(data, options.tokenizer, std::move(chat), why_no_chat);
+}
+
+uint64_t tokens_fingerprint(const SourceOptions& options) {
+  const uint64_t source = options.tokenizer.fingerprint();
+  if (!options.target_tokenizer || options.target_tokenizer->fingerprint() == source) return source;
+  return hash64(hex64(source) + hex64(options.target_tokenizer->fingerprint()));
+}
+
+void save_tokenizers(const SourceOptions& options, const fs::path& folder) {
+  make_folder(folder / "tokenizer");
+  options.tokenizer.save(folder / "tokenizer");
+  if (tokens_fingerprint(options) == options.tokenizer.fingerprint()) return;
+  make_folder(folder / "tokenizer_target");
+  options.target_tokenizer->save(folder / "tokenizer_target");
 }
 
 int64_t vocab_size_of(const SourceOptions& options) {

@@ -39,6 +39,11 @@ std::unique_ptr<RecordReader> open_records(const SourceOptions& options, bool va
 bool has_val_records(const DataConfig& config);
 std::unique_ptr<Renderer> make_renderer(const SourceOptions& options);
 
+/// Of the tokenizers that made the documents: a translation may have its own.
+uint64_t tokens_fingerprint(const SourceOptions& options);
+/// Saves them in a folder, as `tokenizer` and, where a translation has its own, `tokenizer_target`.
+void save_tokenizers(const SourceOptions& options, const fs::path& folder);
+
 /// One more than the largest id of either side.
 int64_t vocab_size_of(const SourceOptions& options);
 

@@ -44,14 +44,30 @@ std::string text_of(const nlohmann::json& record, const std::string& field, cons
   throw data_error("{}: '{}' is not text.", where, field);
 }
 
-std::vector<std::string> choices_of(const nlohmann::json& value, const std::string& where) {
-  const auto& list = value.is_object() && value.contains("text") ? value["text"] : value;
-  std::vector<std::string> choices;
-  if (list.is_array())
-    for (const auto& item : list) choices.push_back(item.is_string() ? item.get<std::string>() : item.dump());
-  if (choices.size() < 2 || choices.size() > 26)
-    throw data_error("{}: a multiple choice needs a list of 2 to 26 choices.", where);
-  return choices;
+// What the renderer of conversations refuses, plain questions refuse as well.
+void demand_known_fields(const nlohmann::json& record, const DataConfig& config, const std::string& where) {
+  for (const std::string_view name : fields_with_meaning("question")) {
+    const auto found = record.find(name);
+    if (found == record.end() || found->empty() || *found == "" || name == config.question_field ||
+        name == config.answer_field || name == config.choices_field ||
+        std::ranges::find(config.ignore_fields, name) != config.ignore_fields.end())
+      continue;
+    throw data_error("{}: the field '{}' would be lost; data.ignore_fields can name it.", where, name);
+  }
+}
+
+// The possible answers, in letters or in their own words.
+void add_choices(std::string_view record, const DataConfig& config, const Tokenizer& tokenizer, bool letters,
+                 const std::string& where, ExamQuestion& question) {
+  try {
+    const ChoiceQuestion choice = read_choice(record, config);
+    question.right = choice.right;
+    for (size_t i = 0; i < choice.choices.size(); ++i)
+      question.choices.push_back(tokenizer.encode(letters ? std::string(1, static_cast<char>('A' + i))
+                                                          : fmt::format(" {}", choice.choices[i])));
+  } catch (const BadRecord& bad) {
+    throw data_error("{}: {}.", where, bad.why);
+  }
 }
 
 }  // namespace
@@ -115,33 +131,22 @@ std::vector<ExamQuestion> read_exam(const std::string& file, const DataConfig& d
     if (!record.is_object()) throw data_error("{} is not a JSON object.", where);
 
     ExamQuestion question;
+    held.clear();
+    held.add({.bytes = lines.line(), .second = {}});
     const bool choice = record.contains(config.choices_field);
-    std::vector<std::string> choices;
-    if (choice) choices = choices_of(record[config.choices_field], where);
     if (renderer) {
-      held.clear();
-      held.add({.bytes = lines.line(), .second = {}});
       rendered.clear();
       renderer->render(held[0], rendered);
       if (rendered.bad != BadKind::kNone) throw data_error("{}: {}.", where, rendered.why);
       split(rendered.ids, rendered.mask, tokenizer, stop_tokens, question);
-      for (size_t i = 0; i < choices.size(); ++i)
-        question.choices.push_back(tokenizer.encode(std::string(1, static_cast<char>('A' + i))));
-      if (choice) question.right = static_cast<size_t>(final_answer(question.expected).at(0) - 'A');
     } else {
+      demand_known_fields(record, config, where);
       question.shown = text_of(record, config.question_field, where);
       question.expected = text_of(record, config.answer_field, where);
       question.prompt = tokenizer.encode("Question: " + question.shown + "\nAnswer:");
-      question.right = choices.size();
-      for (size_t i = 0; i < choices.size(); ++i) {
-        question.choices.push_back(tokenizer.encode(" " + choices[i]));
-        if (question.expected == choices[i] || question.expected == fmt::format("{}", i) ||
-            question.expected == std::string(1, static_cast<char>('A' + i)))
-          question.right = std::min(question.right, i);
-      }
-      if (choice && question.right == choices.size())
-        throw data_error("{}: the answer is none of the choices.", where);
     }
+    if (choice)
+      add_choices(held[0].bytes, config, tokenizer, /*letters=*/renderer != nullptr, where, question);
     if (question.prompt.empty()) throw data_error("{} asks nothing.", where);
     question.task = record.contains("task") ? text_of(record, "task", where) : name;
     exam.push_back(std::move(question));

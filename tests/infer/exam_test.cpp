@@ -159,6 +159,52 @@ TEST(Exam, IsReadFromJsonl) {
   EXPECT_EQ(plain[1].right, 1u);
 }
 
+TEST(Exam, LabelsFromOneAreNotIndices) {
+  const ByteTokenizer tokenizer(kControls);
+  const ChatTemplate chat({}, tokenizer);
+  const TempFolder folder;
+  const std::string choices =
+      R"("choices": {"text": ["ice", "steam", "snow", "hail"], "label": ["1", "2", "3", "4"]})";
+  std::string text;
+  for (const char* key : {"1", "2", "3", "4"})
+    text += fmt::format("{{\"question\": \"Which?\", {}, \"answer\": \"{}\"}}\n", choices, key);
+  // A choice that reads like another's label: labels win, with and without a template.
+  text += R"({"question": "2?", "choices": {"text": ["2", "1"], "label": ["1", "2"]}, "answer": "2"})"
+          "\n";
+  text += R"({"question": "2?", "choices": {"text": ["x", "y"], "label": ["C", "D"]}, "answer": "D"})"
+          "\n";
+  text += R"({"question": "2?", "choices": ["x", "y"], "answer": 1})"
+          "\n";
+  text += R"({"question": "2?", "choices": ["x", "y"], "answer": "B"})"
+          "\n";
+  text += R"({"question": "2?", "choices": ["3", "1"], "answer": "1"})"
+          "\n";
+  write_file_whole(folder / "arc.jsonl", text);
+  for (const auto* with : {&chat, static_cast<const ChatTemplate*>(nullptr)}) {
+    const auto exam = read_exam(folder / "arc.jsonl", {}, tokenizer, with, {}, 0);
+    std::vector<size_t> right;
+    for (const auto& question : exam) right.push_back(question.right);
+    EXPECT_EQ(right, (std::vector<size_t>{0, 1, 2, 3, 1, 1, 1, 1, 1})) << (with ? "chat" : "plain");
+  }
+}
+
+TEST(Exam, AnAmbiguousAnswerNamesTheLine) {
+  const ByteTokenizer tokenizer(kControls);
+  const ChatTemplate chat({}, tokenizer);
+  const TempFolder folder;
+  for (const char* bad :
+       {R"("choices": ["B", "A"], "answer": "A")", R"("choices": ["x", "y"], "answer": "1")",
+        R"("choices": {"text": ["x", "y"], "label": ["1"]}, "answer": "1")",
+        R"("choices": ["x", "y"], "answer": 2)", R"("answer": "1", "context": "A passage.")",
+        R"("choices": [1, 2], "answer": 1)"})
+    for (const auto* with : {&chat, static_cast<const ChatTemplate*>(nullptr)}) {
+      write_file_whole(folder / "a.jsonl", fmt::format("{{\"question\": \"Which?\", {}}}\n", bad));
+      const auto message =
+          error_of(ExitCode::kData, [&] { read_exam(folder / "a.jsonl", {}, tokenizer, with, {}, 0); });
+      EXPECT_NE(message.find("line 1"), std::string::npos) << message;
+    }
+}
+
 TEST(Exam, BadFilesNameTheLine) {
   const ByteTokenizer tokenizer(kControls);
   const ChatTemplate chat({}, tokenizer);

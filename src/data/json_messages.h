@@ -1,0 +1,22 @@
+#pragma once
+
+// For the files that render JSON records: it includes simdjson, as data/json_access.h does.
+#include <vector>
+
+#include "data/chat.h"
+#include "data/json_access.h"
+
+namespace tightloop {
+
+/// The turns of a conversation, in both common spellings. Throws BadRecord: nothing of a message is left out
+/// unless data.ignore_fields says so.
+void read_messages(simdjson::dom::element value, const DataConfig& config, std::vector<Message>& messages);
+
+/// Of the answer that stands last: GSM8K's <<48/2=24>> becomes code that the assistant runs and what comes
+/// back.
+void split_calculations(std::vector<Message>& messages);
+
+/// Throws BadRecord for a field beside the conversation or the question that changes what it means.
+void demand_known_fields(simdjson::dom::object record, std::string_view format, const DataConfig& config);
+
+}  // namespace tightloop
