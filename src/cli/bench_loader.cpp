@@ -90,18 +90,17 @@ void measure(AnyLoader& loader, const Options& options, Clock::time_point start)
 void bench_loader(const Options& options, const Settings& settings) {
   Recipe recipe = read_recipe(options.file, settings);
   recipe.data.tokenizer_threads = options.threads;
-  const auto tokenizer = make_tokenizer(recipe);
-  const auto& target_path = recipe.tokenizer.target_path;
-  const auto target = target_path.empty() ? nullptr : load_tokenizer(target_path);
+  const PairTokenizers tokenizers = make_tokenizers(recipe);
   const auto start = Clock::now();
-  const auto dataset = load_dataset(recipe.data, recipe.tasks, *tokenizer, recipe.chat, target.get());
-  if (recipe.data.holds_pairs()) {
+  const auto dataset =
+      load_dataset(recipe.data, recipe.tasks, *tokenizers.source, recipe.chat, tokenizers.own_target.get());
+  if (loads_pairs(recipe)) {
     PairOptions loading = pair_loading_of(recipe);
     loading.threads = options.threads;
     PairLoader loader(dataset.train, loading);
     return measure(loader, options, start);
   }
-  LoaderOptions loading = loading_of(recipe, *tokenizer);
+  LoaderOptions loading = loading_of(recipe, *tokenizers.source);
   loading.threads = options.threads;
   Loader loader(dataset.train, loading);
   measure(loader, options, start);

@@ -30,20 +30,23 @@ struct Options {
 nlohmann::json to_json(const PartCheck& part) {
   return {{"documents", part.documents},   {"tokens", part.tokens},
           {"supervised", part.supervised}, {"rows", part.rows},
-          {"padding", part.padding_share}, {"long_documents", part.long_documents}};
+          {"padding", part.padding_share}, {"long_documents", part.long_documents},
+          {"cut_tokens", part.cut_tokens}};
 }
 
 std::string to_text(const char* name, const PartCheck& part) {
   return fmt::format(
-      "{}: {} documents, {} tokens ({} to be learned), {} rows, {:.2f} % padding, {} longer than a row\n",
+      "{}: {} documents, {} tokens ({} to be learned), {} rows, {:.2f} % padding, {} longer than a row{}\n",
       name, part.documents, part.tokens, part.supervised, part.rows, 100 * part.padding_share,
-      part.long_documents);
+      part.long_documents, part.cut_tokens > 0 ? fmt::format(" ({} tokens cut off)", part.cut_tokens) : "");
 }
 
 void check(const Options& options, const Settings& settings) {
   const Recipe recipe = read_recipe(options.file, settings);
-  const auto tokenizer = make_tokenizer(recipe);
-  const auto result = check_data({recipe.data, recipe.tasks, recipe.chat, *tokenizer});
+  const PairTokenizers tokenizers = make_tokenizers(recipe);
+  const auto result =
+      check_data({recipe.data, recipe.tasks, recipe.chat, *tokenizers.source, tokenizers.own_target.get()},
+                 loads_pairs(recipe));
   if (options.json) {
     nlohmann::json bad = nlohmann::json::object();
     for (size_t kind = 1; kind < static_cast<size_t>(BadKind::kCount); ++kind) {
@@ -71,12 +74,27 @@ void check(const Options& options, const Settings& settings) {
   }
 }
 
+void show_pairs(const Recipe& recipe, const PairTokenizers& tokenizers, const Dataset& dataset,
+                int64_t rows) {
+  PairLoader loader(dataset.train, pair_loading_of(recipe));
+  for (int64_t shown = 0; shown < rows;) {
+    const PairBatch& batch = loader.next();
+    for (int64_t row = 0; row < batch.rows && shown < rows; ++row, ++shown)
+      fmt::print("--- pair {}, {} tokens and {} to be learned\n{}\n", shown, batch.source_lengths[row],
+                 batch.target_lengths[row],
+                 show_pair(batch, row, *tokenizers.source, tokenizers.target(), ::isatty(STDOUT_FILENO)));
+  }
+}
+
 void show(const Options& options, const Settings& settings) {
   const Recipe recipe = read_recipe(options.file, settings);
-  const auto tokenizer = make_tokenizer(recipe);
-  const auto dataset = load_dataset(recipe.data, recipe.tasks, *tokenizer, recipe.chat);
+  const PairTokenizers tokenizers = make_tokenizers(recipe);
+  const Tokenizer& tokenizer = *tokenizers.source;
+  const auto dataset =
+      load_dataset(recipe.data, recipe.tasks, tokenizer, recipe.chat, tokenizers.own_target.get());
   if (dataset.bad.total() > 0) log::warn("{}", dataset.bad.report());
-  LoaderOptions loading = loading_of(recipe, *tokenizer);
+  if (loads_pairs(recipe)) return show_pairs(recipe, tokenizers, dataset, options.rows);
+  LoaderOptions loading = loading_of(recipe, tokenizer);
   loading.rows = options.rows;
   Loader loader(dataset.train, loading);
   const Batch& batch = loader.next();
@@ -84,7 +102,7 @@ void show(const Options& options, const Settings& settings) {
     fmt::print(
         "--- row {}, {} of {} tokens to be learned\n{}\n", row,
         std::count(batch.loss_mask + row * batch.length, batch.loss_mask + (row + 1) * batch.length, 1),
-        batch.length, show_row(batch, row, *tokenizer, ::isatty(STDOUT_FILENO)));
+        batch.length, show_row(batch, row, tokenizer, ::isatty(STDOUT_FILENO)));
   }
 }
 

@@ -58,17 +58,16 @@ void order(const Options& options, const Settings& settings) {
   if (options.rank >= options.world)
     throw usage_error("--rank {} is not one of --world {}: ranks count from 0.", options.rank, options.world);
   const Recipe recipe = read_recipe(options.file, settings);
-  const auto tokenizer = make_tokenizer(recipe);
-  const auto& target_path = recipe.tokenizer.target_path;
-  const auto target = target_path.empty() ? nullptr : load_tokenizer(target_path);
-  const auto dataset = load_dataset(recipe.data, recipe.tasks, *tokenizer, recipe.chat, target.get());
-  if (recipe.data.holds_pairs()) {
+  const PairTokenizers tokenizers = make_tokenizers(recipe);
+  const auto dataset =
+      load_dataset(recipe.data, recipe.tasks, *tokenizers.source, recipe.chat, tokenizers.own_target.get());
+  if (loads_pairs(recipe)) {
     PairOptions loading = pair_loading_of(recipe);
     loading.rank = options.rank, loading.world = options.world, loading.first_batch = options.from;
     PairLoader loader(dataset.train, loading);
     return print_order(loader, options);
   }
-  LoaderOptions loading = loading_of(recipe, *tokenizer);
+  LoaderOptions loading = loading_of(recipe, *tokenizers.source);
   loading.rank = options.rank, loading.world = options.world, loading.first_batch = options.from;
   Loader loader(dataset.train, loading);
   print_order(loader, options);

@@ -32,7 +32,7 @@ std::string summary(const PrepareProgress& progress) {
 
 void run_prepare(const Options& options, const Settings& settings) {
   const Recipe recipe = read_recipe(options.file, settings);
-  const auto tokenizer = make_tokenizer(recipe);
+  const PairTokenizers tokenizers = make_tokenizers(recipe);
   auto last = std::chrono::steady_clock::now();
   PrepareOptions preparing{.folder = options.output, .shard_tokens = options.shard_tokens, .progress = {}};
   preparing.progress = [&](const PrepareProgress& progress) {
@@ -46,7 +46,9 @@ void run_prepare(const Options& options, const Settings& settings) {
   };
   const auto report = [&] {
     try {
-      return prepare({recipe.data, recipe.tasks, recipe.chat, *tokenizer}, preparing);
+      return prepare(
+          {recipe.data, recipe.tasks, recipe.chat, *tokenizers.source, tokenizers.own_target.get()},
+          preparing);
     } catch (const Error& error) {
       if (error.code() != ExitCode::kInterrupted) throw;
       throw Error(error.code(),
@@ -57,13 +59,17 @@ void run_prepare(const Options& options, const Settings& settings) {
   if (report.bad.total() > 0) log::warn("{}", report.bad.report());
   if (report.totals.train_documents == 0)
     throw data_error("there is no document to learn from, so '{}' is of no use.", options.output);
+  const std::string tokenizer =
+      fmt::format("--tokenizer.path {}/tokenizer", options.output) +
+      (tokenizers.own_target ? fmt::format(" --tokenizer.target_path {}/tokenizer_target", options.output)
+                             : "");
   if (!report.mixture.empty()) {
-    log::info("{}.\nTrain on it with the settings in {}/mixture.yaml and --tokenizer.path {}/tokenizer",
-              summary(report.totals), options.output, options.output);
+    log::info("{}.\nTrain on it with the settings in {}/mixture.yaml and {}", summary(report.totals),
+              options.output, tokenizer);
     return;
   }
-  log::info("{}.\nTrain on it with: --data.source shards --data.train {} --tokenizer.path {}/tokenizer",
-            summary(report.totals), options.output, options.output);
+  log::info("{}.\nTrain on it with: --data.source shards --data.train {} {}", summary(report.totals),
+            options.output, tokenizer);
 }
 
 }  // namespace

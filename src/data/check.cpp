@@ -5,7 +5,9 @@
 
 #include "core/error.h"
 #include "core/interrupt.h"
+#include "core/log.h"
 #include "data/dataset.h"
+#include "data/named_files.h"
 #include "data/pairs.h"
 #include "data/rows.h"
 #include "data/tokenize.h"
@@ -36,11 +38,12 @@ class Lengths : public Documents, public DocumentSink {
   uint64_t tokens_ = 0, supervised_ = 0;
 };
 
-void plan(const DataConfig& config, const std::shared_ptr<const Documents>& documents, PartCheck& part) {
+void plan(const DataConfig& config, bool pairs_in, const std::shared_ptr<const Documents>& documents,
+          PartCheck& part) {
   part.documents = documents->size();
   part.tokens = documents->tokens();
   try {
-    if (config.source == "pairs") {
+    if (pairs_in) {
       PairOptions options;
       options.batch_tokens = config.batch_tokens, options.bucket = config.bucket,
       options.max_length = config.seq_len;
@@ -50,7 +53,7 @@ void plan(const DataConfig& config, const std::shared_ptr<const Documents>& docu
     } else {
       const auto rows = make_row_plan(config.rows, documents, config.seq_len, 0, 0);
       part.rows = rows->rows(), part.long_documents = rows->long_documents(),
-      part.padding_share = rows->padding_share();
+      part.padding_share = rows->padding_share(), part.cut_tokens = rows->cut_tokens();
     }
   } catch (const Error&) {  // not enough for a single row: 0 of them
   }
@@ -58,14 +61,14 @@ void plan(const DataConfig& config, const std::shared_ptr<const Documents>& docu
 
 }  // namespace
 
-DataCheck check_data(const SourceOptions& options) {
+DataCheck check_data(const SourceOptions& options, bool pairs_in) {
   const DataConfig& config = options.data;
   DataCheck check;
   if (!config.mixture.empty() || config.source == "shards") {
     const Dataset dataset =
         load_dataset(config, options.tasks, options.tokenizer, options.chat, options.target_tokenizer);
     for (auto [documents, part] : {std::pair{dataset.train, &check.train}, {dataset.val, &check.val}}) {
-      plan(config, documents, *part);
+      plan(config, pairs_in, documents, *part);
       std::vector<uint8_t> mask(1 << 16);
       std::vector<int32_t> ids(mask.size());  // read too, so that every block of a shard is verified
       for (uint64_t at = 0; at < documents->tokens(); at += mask.size()) {
@@ -79,6 +82,7 @@ DataCheck check_data(const SourceOptions& options) {
     check.bad = dataset.bad;
     return check;
   }
+  for (const std::string& doubt : doubts_about_files(config)) log::warn("{}", doubt);
   check.bad = BadRecords(config.on_bad_record == "fail");
   const auto train = std::make_shared<Lengths>(), val = std::make_shared<Lengths>();
   const auto renderer = make_renderer(options);
@@ -95,8 +99,8 @@ DataCheck check_data(const SourceOptions& options) {
     sink.finish();
   }
   check.records += check.bad.total();
-  plan(config, train, check.train);
-  plan(config, val, check.val);
+  plan(config, pairs_in, train, check.train);
+  plan(config, pairs_in, val, check.val);
   check.train.supervised = train->supervised();
   check.val.supervised = val->supervised();
   return check;

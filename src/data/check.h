@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "data/bad_records.h"
+#include "data/mixture.h"
 #include "data/source.h"
 
 namespace tightloop {
@@ -13,6 +14,7 @@ namespace tightloop {
 struct PartCheck {
   uint64_t documents = 0, tokens = 0, supervised = 0;
   uint64_t rows = 0, long_documents = 0;  // as data.rows and data.seq_len make them
+  uint64_t cut_tokens = 0;                // of long documents, that no row holds
   double padding_share = 0;
 };
 
@@ -24,6 +26,10 @@ struct DataCheck {
 
 /// Reads, renders and plans all that the configuration names, and keeps only the counts. Of pairs, a pair is
 /// two documents and a row is a batch.
-DataCheck check_data(const SourceOptions& options);
+/// `pairs_in` tells of shards whether they hold pairs, which only the model's family says.
+DataCheck check_data(const SourceOptions& options, bool pairs_in);
+inline DataCheck check_data(const SourceOptions& options) {
+  return check_data(options, loads_pairs(options.data));
+}
 
 }  // namespace tightloop

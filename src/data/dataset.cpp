@@ -7,9 +7,11 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/hash.h"
+#include "core/log.h"
 #include "data/live_documents.h"
 #include "data/mixed_documents.h"
 #include "data/mixture.h"
+#include "data/named_files.h"
 #include "data/prepare.h"
 #include "data/record_index.h"
 #include "data/shards.h"
@@ -22,6 +24,7 @@ namespace tightloop {
 namespace {
 
 constexpr uint64_t kLarge = uint64_t{1} << 30;
+constexpr double kMostEpochs = 1e6;  // as of the setting
 
 void read_all(const SourceOptions& options, bool val_records, BadRecords& bad, TokenStore& train,
               TokenStore& val) {
@@ -49,7 +52,7 @@ std::vector<fs::path> shard_paths(const std::vector<std::string>& patterns, cons
 
 using Parts = std::pair<std::shared_ptr<const Documents>, std::shared_ptr<const Documents>>;  // train, val
 
-Parts open_shards(const DataConfig& config, const Tokenizer& tokenizer) {
+Parts open_shards(const DataConfig& config, uint64_t tokenizer) {
   std::vector<fs::path> val;
   if (!config.val.empty()) {
     val = shard_paths(config.val, "val");
@@ -59,8 +62,8 @@ Parts open_shards(const DataConfig& config, const Tokenizer& tokenizer) {
       if (is_folder(folder) && path_exists(fs::path(folder) / "val-00000.shard"))
         for (const fs::path& path : shard_paths({folder}, "val")) val.push_back(path);
   }
-  return {std::make_shared<ShardSet>(shard_paths(config.train, "train"), tokenizer.fingerprint()),
-          std::make_shared<ShardSet>(val, tokenizer.fingerprint())};
+  return {std::make_shared<ShardSet>(shard_paths(config.train, "train"), tokenizer),
+          std::make_shared<ShardSet>(val, tokenizer)};
 }
 
 bool tokenize_live(const DataConfig& config) {
@@ -84,11 +87,15 @@ Parts index_source(const SourceOptions& options, const fs::path& folder, BadReco
 
 Parts load_source(const SourceOptions& options, const fs::path& index_folder, BadRecords& bad) {
   const DataConfig& config = options.data;
+  if (config.source == "random")
+    throw usage_error(
+        "data.source random has no records to read: its ids are made for `train` and `bench`, to measure "
+        "speed.");
   if (!config.generated() && config.train.empty())
     throw usage_error("data.train names no file to learn from.");
   Parts parts;
   if (config.source == "shards") {
-    parts = open_shards(config, options.tokenizer);
+    parts = open_shards(config, tokens_fingerprint(options));
   } else if (tokenize_live(config)) {
     parts = index_source(options, config.cache.empty() ? index_folder : fs::path(config.cache), bad);
   } else if (!config.cache.empty()) {
@@ -97,7 +104,7 @@ Parts load_source(const SourceOptions& options, const fs::path& index_folder, Ba
     DataConfig prepared = config;
     prepared.train = {folder.string()};
     prepared.val.clear();
-    parts = open_shards(prepared, options.tokenizer);
+    parts = open_shards(prepared, tokens_fingerprint(options));
   } else {
     auto train = std::make_shared<TokenStore>(vocab_size_of(options));
     auto val = std::make_shared<TokenStore>(vocab_size_of(options));
@@ -132,6 +139,7 @@ Parts load_parts(const SourceOptions& options, const fs::path& index_folder, Bad
 Dataset load_dataset(const DataConfig& config, const TasksConfig& tasks, const Tokenizer& tokenizer,
                      const ChatConfig& chat, const Tokenizer* target_tokenizer,
                      const fs::path& index_folder) {
+  for (const std::string& doubt : doubts_about_files(config)) log::warn("{}", doubt);
   Dataset dataset{{}, {}, {}, BadRecords(config.on_bad_record == "fail")};
   if (config.mixture.empty()) {
     std::tie(dataset.train, dataset.val) =
@@ -156,7 +164,15 @@ Dataset load_dataset(const DataConfig& config, const TasksConfig& tasks, const T
   }
   if (weights[0] > 0) {
     const std::vector<double> epochs = epochs_by_weight(sizes, weights);
-    for (size_t i = 0; i < train.size(); ++i) train[i].epochs = epochs[i];
+    for (size_t i = 0; i < train.size(); ++i) {
+      if (epochs[i] > kMostEpochs)
+        throw usage_error(
+            "data.mixture: by these weights, '{}' comes {:.0f} times before every document of the others "
+            "came "
+            "once. Bring the weights closer, or give a cap to the others.",
+            entries[i].name, epochs[i]);
+      train[i].epochs = epochs[i];
+    }
   }
   dataset.train = std::make_shared<MixedDocuments>(train, unit);
   dataset.val = std::make_shared<MixedDocuments>(val, unit);

@@ -37,7 +37,7 @@ bool JsonArrayRecords::open_next() {
   at_ = byte_ = 0;
   line_ = 1;
   depth_ = 0;
-  in_string_ = escaped_ = too_long_ = false;
+  in_string_ = escaped_ = too_long_ = ended_ = false;
   return true;
 }
 
@@ -61,12 +61,23 @@ void JsonArrayRecords::scan(RecordBatch& batch) {
     const char c = chunk_[at_++];
     ++byte_;
     line_ += c == '\n';
-    if (depth_ == 0) {  // outside of the list there may be white space and nothing else
-      depth_ = c == '[';
+    const bool mark = byte_ <= 3 && c == "\xef\xbb\xbf"[byte_ - 1];
+    if (depth_ == 0 && (mark || kBlank.find(c) != kBlank.npos)) continue;
+    if (depth_ == 0 && c == '[' && !ended_) {
+      depth_ = 1;
       continue;
+    }
+    if (depth_ == 0) {
+      first_line_ = line_, first_byte_ = byte_ - 1;
+      take(batch, BadKind::kMalformedJson,
+           "text outside of the list that the file should be: the rest of it is not read");
+      chunk_.clear();
+      stream_.reset();
+      return;
     }
     if (depth_ == 1 && !in_string_ && (c == ',' || c == ']')) {
       depth_ -= c == ']';
+      ended_ = depth_ == 0;
       take(batch, BadKind::kNone, element_);
       continue;
     }

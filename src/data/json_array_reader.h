@@ -33,7 +33,7 @@ class JsonArrayRecords : public RecordReader {
   std::string element_;
   uint64_t line_ = 1, byte_ = 0, first_line_ = 1, first_byte_ = 0;
   int depth_ = 0;  // 0: before or after the list
-  bool in_string_ = false, escaped_ = false, too_long_ = false;
+  bool in_string_ = false, escaped_ = false, too_long_ = false, ended_ = false;
 };
 
 /// Up to two characters of the file's start, white space and a byte order mark left out.

@@ -63,7 +63,7 @@ Loader::Loader(std::shared_ptr<const Documents> documents, const LoaderOptions& 
     throw usage_error("a loader needs rows (has {}) and a rank below its world (has {} of {}).", options.rows,
                       options.rank, options.world);
   }
-  if (options.rows * plan_->length() > INT32_MAX) {
+  if (options.rows > INT32_MAX / plan_->length()) {
     throw usage_error("{} rows of {} tokens are more than a batch can hold.", options.rows, plan_->length());
   }
   const int threads = std::max(0, options.threads);

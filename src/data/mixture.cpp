@@ -55,7 +55,15 @@ std::vector<MixtureEntry> parse_mixture(const DataConfig& config) {
   if (weighted != 0 && weighted != static_cast<int64_t>(entries.size())) {
     throw usage_error("data.mixture: give a weight to every entry, or to none.");
   }
+  const auto pairs =
+      std::ranges::count_if(entries, [](const MixtureEntry& entry) { return entry.data.holds_pairs(); });
+  if (pairs != 0 && pairs != static_cast<int64_t>(entries.size()))
+    throw usage_error("data.mixture: pairs of sentences cannot be mixed with other sources.");
   return entries;
+}
+
+bool loads_pairs(const DataConfig& config) {
+  return config.mixture.empty() ? config.holds_pairs() : parse_mixture(config)[0].data.holds_pairs();
 }
 
 }  // namespace tightloop

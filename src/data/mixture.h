@@ -18,6 +18,10 @@ struct MixtureEntry {
 };
 
 /// A usage error names an entry that cannot be understood. Weights must be given for all entries or for none.
+/// A mixture is of pairs alone, or has none.
 std::vector<MixtureEntry> parse_mixture(const DataConfig& config);
+
+/// Whether the source, or every entry of the mixture, holds pairs.
+bool loads_pairs(const DataConfig& config);
 
 }  // namespace tightloop

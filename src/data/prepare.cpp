@@ -26,6 +26,7 @@ struct State {
   uint64_t stage = 0;    // 0: files to learn from, 1: files to evaluate on, 2: done
   uint64_t records = 0;  // of this stage that are in finished shards
   PrepareProgress totals;
+  BadRecords bad;  // among those records
 };
 
 json to_json(const State& state) {
@@ -38,15 +39,21 @@ json to_json(const State& state) {
           {"train_documents", t.train_documents},
           {"train_tokens", t.train_tokens},
           {"val_documents", t.val_documents},
-          {"val_tokens", t.val_tokens}};
+          {"val_tokens", t.val_tokens},
+          {"bad", std::vector<uint64_t>(state.bad.counts().begin(), state.bad.counts().end())},
+          {"first_bad", state.bad.first_ones()}};
 }
 
 State read_state(const fs::path& path) {
   try {
     const json j = json::parse(read_file(path));
-    State state{j.at("key"), j.at("stage"), j.at("records"), {}};
+    State state;
+    state.key = j.at("key"), state.stage = j.at("stage"), state.records = j.at("records");
     state.totals = {j.at("all_records"),   j.at("train_documents"), j.at("train_tokens"),
                     j.at("val_documents"), j.at("val_tokens"),      j.at("shards")};
+    if (j.contains("bad"))
+      state.bad.merge(j["bad"].get<std::vector<uint64_t>>(),
+                      j.at("first_bad").get<std::vector<std::string>>());
     return state;
   } catch (const json::exception& error) {
     throw data_error("'{}' is damaged: {}. Remove the folder to prepare it anew.", path.string(),
@@ -100,8 +107,7 @@ PrepareReport prepare_mixture(const SourceOptions& options, const PrepareOptions
         fmt::format("name={} source=shards train={} {} cap={}", entry.name, shards, share, entry.cap));
     yaml += fmt::format("    - {}\n", all.mixture.back());
   }
-  make_folder(prepare_options.folder / "tokenizer");
-  options.tokenizer.save(prepare_options.folder / "tokenizer");
+  save_tokenizers(options, prepare_options.folder);
   write_file_whole(prepare_options.folder / "mixture.yaml", yaml);
   all.finished = true;
   return all;
@@ -110,15 +116,15 @@ PrepareReport prepare_mixture(const SourceOptions& options, const PrepareOptions
 // A pair of shards, one of each part, that are finished together.
 class Shards {
  public:
-  Shards(const PrepareOptions& options, const Tokenizer& tokenizer, int64_t vocab_size)
+  Shards(const PrepareOptions& options, uint64_t tokenizer, int64_t vocab_size)
       : options_(options), tokenizer_(tokenizer), vocab_size_(vocab_size) {}
 
   void open(uint64_t number) {
     const auto name = [&](const char* part) {
       return options_.folder / fmt::format("{}-{:05}.shard", part, number);
     };
-    train_ = std::make_unique<ShardWriter>(name("train"), vocab_size_, tokenizer_.fingerprint());
-    val_ = std::make_unique<ShardWriter>(name("val"), vocab_size_, tokenizer_.fingerprint());
+    train_ = std::make_unique<ShardWriter>(name("train"), vocab_size_, tokenizer_);
+    val_ = std::make_unique<ShardWriter>(name("val"), vocab_size_, tokenizer_);
   }
   bool full() const { return train_->tokens() + val_->tokens() >= options_.shard_tokens; }
   bool empty() const { return train_->documents() + val_->documents() == 0; }
@@ -139,7 +145,7 @@ class Shards {
 
  private:
   const PrepareOptions& options_;
-  const Tokenizer& tokenizer_;
+  const uint64_t tokenizer_;
   const int64_t vocab_size_;
   std::unique_ptr<ShardWriter> train_, val_;
 };
@@ -177,6 +183,7 @@ PrepareReport prepare(const SourceOptions& options, const PrepareOptions& prepar
   const std::string key = hex64(prepare_key(options));
   State state = state_of(prepare.folder, key);
   PrepareReport report{state.totals, BadRecords(options.data.on_bad_record == "fail"), state.stage == 2, {}};
+  report.bad.merge(state.bad);
   if (report.finished) return report;
 
   // One process at a time; who had to wait finds the work done, or goes on with it.
@@ -185,13 +192,12 @@ PrepareReport prepare(const SourceOptions& options, const PrepareOptions& prepar
   lock.wait();
   state = state_of(prepare.folder, key);
   report.totals = state.totals, report.finished = state.stage == 2;
+  report.bad = BadRecords(options.data.on_bad_record == "fail");
+  report.bad.merge(state.bad);
   if (report.finished) return report;
-  if (!path_exists(state_path)) {
-    make_folder(prepare.folder / "tokenizer");
-    options.tokenizer.save(prepare.folder / "tokenizer");
-  }
+  if (!path_exists(state_path)) save_tokenizers(options, prepare.folder);
 
-  Shards shards(prepare, options.tokenizer, vocab_size_of(options));
+  Shards shards(prepare, tokens_fingerprint(options), vocab_size_of(options));
   shards.open(state.totals.shards);
   const auto renderer = make_renderer(options);
   const bool has_val_files = has_val_records(options.data);
@@ -213,6 +219,7 @@ PrepareReport prepare(const SourceOptions& options, const PrepareOptions& prepar
         shards.finish(state.totals);
         state.records = seen;
         state.totals.records = before + seen;
+        state.bad = report.bad;
         write_file_whole(state_path, to_json(state).dump(2));
         shards.open(state.totals.shards);
         sink = std::make_unique<SplitSink>(shards.train(), shards.val(), val_share, 0);
@@ -230,6 +237,7 @@ PrepareReport prepare(const SourceOptions& options, const PrepareOptions& prepar
   if (stopped) return report;
   if (!shards.empty() || state.totals.shards == 0) shards.finish(state.totals);
   state.stage = 2;
+  state.bad = report.bad;
   write_file_whole(state_path, to_json(state).dump(2));
   report.totals = state.totals;
   report.finished = true;

@@ -63,7 +63,7 @@ class PaddedRows : public RowPlan {
     if (documents_->size() == 0) throw data_error("there is no document to make rows from.");
     for (uint64_t i = 0; i < documents_->size(); ++i) {
       const auto tokens = static_cast<int64_t>(documents_->length(i));
-      if (tokens > length_ + 1) ++long_documents_;
+      if (tokens > length_ + 1) ++long_documents_, cut_tokens_ += tokens - length_ - 1;
       filled_ += std::min(tokens, length_);
     }
   }
@@ -72,6 +72,7 @@ class PaddedRows : public RowPlan {
     return 1 - static_cast<double>(filled_) / (static_cast<double>(rows()) * static_cast<double>(length_));
   }
   uint64_t long_documents() const override { return long_documents_; }
+  uint64_t cut_tokens() const override { return cut_tokens_; }
   RowFacts fill(uint64_t row, uint64_t /*shift*/, const RowSpace& space) const override {
     // The last token is an input too, though nothing is predicted from it: X is all tokens but the last of
     // the row.
@@ -91,7 +92,7 @@ class PaddedRows : public RowPlan {
   std::shared_ptr<const Documents> documents_;
   int32_t pad_id_;
   int64_t filled_ = 0;
-  uint64_t long_documents_ = 0;
+  uint64_t long_documents_ = 0, cut_tokens_ = 0;
 };
 
 class PackedRows : public RowPlan {

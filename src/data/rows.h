@@ -34,6 +34,8 @@ class RowPlan {
   virtual RowFacts fill(uint64_t row, uint64_t shift, const RowSpace& space) const = 0;
   /// Positions of one pass that hold no token, of all positions.
   virtual double padding_share() const = 0;
+  /// Tokens that no row holds, of documents that were cut off ("pad").
+  virtual uint64_t cut_tokens() const { return 0; }
   /// Documents that were longer than a row: cut into several ("stream", "pack") or cut off ("pad").
   virtual uint64_t long_documents() const = 0;
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 namespace tightloop {
@@ -22,11 +23,14 @@ std::string printable(const std::string& text) {
   return out;
 }
 
+constexpr const char* kLearned = "\033[32m";
+constexpr const char* kPlain = "\033[0m";
+
 }  // namespace
 
 std::string show_row(const Batch& batch, int64_t row, const Tokenizer& tokenizer, bool colour) {
-  const char* const open = colour ? "\033[32m" : "[";
-  const char* const close = colour ? "\033[0m" : "]";
+  const char* const open = colour ? kLearned : "[";
+  const char* const close = colour ? kPlain : "]";
   const int64_t first = row * batch.length;
   const auto add = [&](std::string& out, const std::vector<int32_t>& ids, bool learned) {
     if (ids.empty()) return;
@@ -66,6 +70,14 @@ std::string show_row(const Batch& batch, int64_t row, const Tokenizer& tokenizer
     add(out, run, learned);
   }
   return out;
+}
+
+std::string show_pair(const PairBatch& batch, int64_t row, const Tokenizer& source, const Tokenizer& target,
+                      bool colour) {
+  const std::span sentence(batch.source + row * batch.source_length, batch.source_lengths[row]);
+  const std::span learned(batch.targets + row * batch.target_length, batch.target_lengths[row]);
+  return printable(source.decode(sentence)) + "\n" + (colour ? kLearned : "[") +
+         printable(target.decode(learned)) + (colour ? kPlain : "]");
 }
 
 }  // namespace tightloop

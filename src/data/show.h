@@ -4,6 +4,7 @@
 #include <string>
 
 #include "data/batch.h"
+#include "data/pairs.h"
 #include "tokenizer/tokenizer.h"
 
 namespace tightloop {
@@ -12,5 +13,9 @@ namespace tightloop {
 /// read as it is, `|` between documents, padding left out. Line ends stay; other control characters are
 /// spelled out.
 std::string show_row(const Batch& batch, int64_t row, const Tokenizer& tokenizer, bool colour);
+
+/// The same for a pair: the sentence, and its translation on a line of its own.
+std::string show_pair(const PairBatch& batch, int64_t row, const Tokenizer& source, const Tokenizer& target,
+                      bool colour);
 
 }  // namespace tightloop

@@ -97,6 +97,14 @@ void LanguageTask::open(int64_t first_micro_batch, int rank, int world) {
   options.first_batch = first_micro_batch;
   options.rank = rank, options.world = world_ = world;
   loader_ = std::make_unique<Loader>(dataset_.train, options);
+  const RowPlan& plan = loader_->plan();
+  if (plan.cut_tokens() > 0)
+    log::warn(
+        "{} of {} documents are longer than a row of data.seq_len = {} tokens: data.rows pad cuts off {} of "
+        "{} tokens.",
+        plan.long_documents(), dataset_.train->size(), recipe_.data.seq_len,
+        human_count(static_cast<double>(plan.cut_tokens())),
+        human_count(static_cast<double>(dataset_.train->tokens())));
 }
 
 Staged LanguageTask::next(bool pin) {

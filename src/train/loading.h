@@ -1,6 +1,7 @@
 #pragma once
 
 #include "data/loader.h"
+#include "data/mixture.h"
 #include "data/pairs.h"
 #include "tokenizer/tokenizer.h"
 #include "train/recipe.h"
@@ -22,10 +23,15 @@ inline LoaderOptions loading_of(const Recipe& recipe, const Tokenizer& tokenizer
   return loading_of(recipe, tokenizer.end_of_text());
 }
 
+/// Whether that is pairs of sentences.
+inline bool loads_pairs(const Recipe& recipe) {
+  return recipe.model.translates() || loads_pairs(recipe.data);
+}
 /// The same for pairs of sentences.
 inline PairOptions pair_loading_of(const Recipe& recipe) {
   PairOptions options;
   options.batch_tokens = recipe.data.batch_tokens;
+  options.max_length = recipe.data.seq_len;
   options.bucket = recipe.data.bucket;
   options.seed = recipe.train.seed;
   options.threads = static_cast<int>(recipe.data.num_workers);

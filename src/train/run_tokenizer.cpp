@@ -11,6 +11,7 @@
 #include "core/files.h"
 #include "core/terminal.h"
 #include "data/training_text.h"
+#include "train/loading.h"
 
 namespace tightloop {
 
@@ -102,21 +103,24 @@ PairTokenizers load_pair_tokenizers(const RunFolder& run) {
   return pair;
 }
 
-PairTokenizers prepare_pair_tokenizers(const Recipe& recipe, const RunFolder& run) {
+PairTokenizers make_tokenizers(const Recipe& recipe) {
   const TokenizerConfig& config = recipe.tokenizer;
+  if (!loads_pairs(recipe)) return {make_tokenizer(recipe), nullptr};
+  if (config.path.empty() && !config.target_path.empty())
+    throw usage_error("tokenizer.target_path is given without tokenizer.path; give both or none.");
+  if (!config.path.empty())
+    return {load_tokenizer(config.path),
+            config.target_path.empty() ? nullptr : load_tokenizer(config.target_path)};
+  if (config.joint) return {train_of(recipe, PairSide::kBoth), nullptr};
+  return {train_of(recipe, PairSide::kSource), train_of(recipe, PairSide::kTarget)};
+}
+
+PairTokenizers prepare_pair_tokenizers(const Recipe& recipe, const RunFolder& run) {
   PairTokenizers pair;
   if (!folder_entries(run.tokenizer()).empty()) {
     pair = load_pair_tokenizers(run);
   } else {
-    if (config.path.empty() && !config.target_path.empty())
-      throw usage_error("tokenizer.target_path is given without tokenizer.path; give both or none.");
-    if (!config.path.empty()) {
-      pair.source = load_tokenizer(config.path);
-      if (!config.target_path.empty()) pair.own_target = load_tokenizer(config.target_path);
-    } else {
-      pair.source = train_of(recipe, config.joint ? PairSide::kBoth : PairSide::kSource);
-      if (!config.joint) pair.own_target = train_of(recipe, PairSide::kTarget);
-    }
+    pair = make_tokenizers(recipe);
     if (pair.own_target) {
       make_folder(run.target_tokenizer());
       pair.own_target->save(run.target_tokenizer());

@@ -32,6 +32,9 @@ struct PairTokenizers {
   const Tokenizer& target() const { return own_target ? *own_target : *source; }
 };
 
+/// Those that the recipe names, or trained on its data: of pairs, as tokenizer.joint says; else one.
+PairTokenizers make_tokenizers(const Recipe& recipe);
+
 /// The same for pairs: in the run's folder, tokenizer/ is that of the sources, or of both sides where there
 /// is no tokenizer_target/. Trained ones are as tokenizer.joint says. A usage error where two are to share
 /// embeddings.

@@ -53,11 +53,7 @@ void TranslationTask::load_random(Recipe& recipe) {
   dataset_.sources = {"random"};
 }
 
-PairOptions TranslationTask::loading() const {
-  PairOptions options = pair_loading_of(recipe_);
-  options.max_length = recipe_.data.seq_len;
-  return options;
-}
+PairOptions TranslationTask::loading() const { return pair_loading_of(recipe_); }
 
 PairOptions TranslationTask::held_out_loading() const {
   PairOptions options = loading();

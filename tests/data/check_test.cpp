@@ -1,10 +1,14 @@
 #include "data/check.h"
 
 #include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
 
 #include "data/byte_tokenizer.h"
 #include "data/dataset.h"
 #include "data/loader.h"
+#include "data/pairs.h"
 #include "data/prepare.h"
 #include "data/show.h"
 #include "support.h"
@@ -13,6 +17,7 @@ namespace tightloop {
 namespace {
 
 using testing::ByteTokenizer;
+using testing::error_of;
 using testing::TempFolder;
 
 struct Talk {
@@ -56,6 +61,118 @@ TEST(CheckData, CountsWhatTrainingWouldSee) {
   EXPECT_EQ(shards.train.tokens, check.train.tokens);
   EXPECT_EQ(shards.train.supervised, check.train.supervised);
   EXPECT_EQ(shards.train.rows, check.train.rows);
+}
+
+// "one of text, jsonl, ..." of the setting itself.
+std::vector<std::string> all_sources() {
+  DataConfig config;
+  Fields fields;
+  config.describe(fields);
+  std::string kind = fields.all().front().kind();
+  EXPECT_EQ(fields.all().front().name(), "source");
+  std::vector<std::string> names;
+  std::istringstream words(kind.substr(kind.find("of ") + 3));
+  for (std::string name; std::getline(words >> std::ws, name, ',');) names.push_back(name);
+  return names;
+}
+
+TEST(CheckData, EverySourceIsCheckedLoadedAndPreparedOrExplained) {
+  Talk it;
+  it.tasks.questions = 300, it.tasks.held_out = 20;
+  std::ofstream(it.folder / "a.txt") << "one text\n\nanother text\n\nand a third one\n";
+  std::ofstream(it.folder / "a.tsv") << "one\tone\ntwo\ttwo\nthree\tthree\n";
+  prepare(it.source(), {it.folder / "shards", 1000, {}});
+  const std::map<std::string, std::string> files{{"text", "a.txt"},
+                                                 {"jsonl", "a.jsonl"},
+                                                 {"pairs", "a.tsv"},
+                                                 {"shards", "shards"},
+                                                 {"parquet", "a.txt"}};
+  const std::set<std::string> explained{"random", "parquet"};  // of parquet, this file is none
+  const auto sources = all_sources();
+  EXPECT_EQ(sources.size(), 9u);
+  for (const std::string& source : sources) {
+    SCOPED_TRACE(source);
+    it.data = {};
+    it.data.source = source, it.data.holdout = 0;
+    it.data.rows = "pack", it.data.seq_len = 32;
+    if (files.contains(source)) it.data.train = {(it.folder / files.at(source)).string()};
+    const auto load = [&] { return load_dataset(it.data, it.tasks, it.tokenizer, it.chat); };
+    if (explained.contains(source)) {
+      EXPECT_FALSE(error_of(source == "random" ? ExitCode::kUsage : ExitCode::kData, load).empty());
+      continue;
+    }
+    const DataCheck check = check_data(it.source());
+    const Dataset dataset = load();
+    EXPECT_EQ(check.train.documents, dataset.train->size());
+    EXPECT_EQ(check.train.tokens, dataset.train->tokens());
+    if (it.data.holds_pairs()) {
+      PairOptions options;
+      options.batch_tokens = it.data.batch_tokens, options.max_length = it.data.seq_len;
+      const PairPlan plan(*dataset.train, options);
+      EXPECT_EQ(check.train.rows, plan.batches());
+      EXPECT_EQ(check.train.long_documents, plan.long_pairs());
+      EXPECT_DOUBLE_EQ(check.train.padding_share, plan.padding_share());
+    } else {
+      EXPECT_EQ(check.train.rows, Loader(dataset.train, loader_options(it.data)).plan().rows());
+    }
+    EXPECT_GT(check.train.rows, 0u);
+    if (source == "shards") continue;
+    const auto report = prepare(it.source(), {it.folder / ("of_" + source), 1000, {}});
+    EXPECT_EQ(report.totals.train_tokens, check.train.tokens);
+  }
+  it.data = {};
+  it.data.source = "random";
+  EXPECT_NE(error_of(ExitCode::kUsage, [&] { check_data(it.source()); }).find("random"), std::string::npos);
+  EXPECT_NE(error_of(ExitCode::kUsage,
+                     [&] {
+                       prepare(it.source(), {it.folder / "x", 10, {}});
+                     })
+                .find("random"),
+            std::string::npos);
+}
+
+TEST(CheckData, AMixtureOfPairsIsPlannedAsPairs) {
+  Talk it;
+  it.tasks.questions = 300, it.tasks.held_out = 20;
+  it.data = {};
+  it.data.mixture = {"name=a source=toy_pairs", "name=b source=toy_pairs"};
+  const DataCheck check = check_data(it.source());
+  const Dataset dataset = load_dataset(it.data, it.tasks, it.tokenizer, it.chat);
+  PairOptions options;
+  options.batch_tokens = it.data.batch_tokens, options.max_length = it.data.seq_len;
+  EXPECT_EQ(check.train.rows, PairPlan(*dataset.train, options).batches());
+  it.data.mixture = {"name=a source=toy_pairs", "name=b source=tasks"};
+  EXPECT_NE(error_of(ExitCode::kUsage, [&] { check_data(it.source()); }).find("mixed"), std::string::npos);
+}
+
+// What `prepare` makes of pairs needs both tokenizers again, and refuses another one on either side.
+TEST(Prepare, ShardsOfPairsKnowBothTokenizers) {
+  Talk it;
+  const ByteTokenizer target({"<x>", "<y>", "<z>"});
+  std::ofstream(it.folder / "a.tsv") << "one\t<x> two\nthree\t<y> four\n";
+  it.data = {};
+  it.data.source = "pairs", it.data.holdout = 0, it.data.train = {(it.folder / "a.tsv").string()};
+  SourceOptions options{it.data, it.tasks, it.chat, it.tokenizer, &target};
+  prepare(options, {it.folder / "out", 1000, {}});
+  EXPECT_TRUE(fs::is_directory(it.folder / "out" / "tokenizer_target"));
+  it.data.source = "shards", it.data.train = {(it.folder / "out").string()};
+  EXPECT_EQ(load_dataset(it.data, it.tasks, it.tokenizer, it.chat, &target).train->size(), 4u);
+  for (const Tokenizer* other :
+       {static_cast<const Tokenizer*>(nullptr), static_cast<const Tokenizer*>(&it.tokenizer)})
+    error_of(ExitCode::kData, [&] { load_dataset(it.data, it.tasks, it.tokenizer, it.chat, other); });
+}
+
+TEST(ShowPair, ShowsBothSides) {
+  auto store = std::make_shared<TokenStore>(300);
+  for (const std::string text : {"ab", "cde"}) {
+    std::vector<int32_t> ids{256};
+    for (const char c : text) ids.push_back(c);
+    ids.push_back(256);
+    store->append(ids, {});
+  }
+  PairLoader loader(store, {});
+  const auto text = show_pair(loader.next(), 0, ByteTokenizer(), ByteTokenizer(), false);
+  EXPECT_EQ(text, "<|endoftext|>ab<|endoftext|>\n[cde<|endoftext|>]");
 }
 
 TEST(CheckData, TooLittleForARowIsNoError) {
