@@ -17,7 +17,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
-#include "core/open_file.h"
+#include "core/input_file.h"
 
 namespace tightloop {
 
@@ -28,24 +28,12 @@ std::string reason() { return std::strerror(errno); }
 }  // namespace
 
 std::string read_file(const fs::path& path) {
-  OpenedFile file = open_for_reading(path);
-  const int descriptor = file.descriptor;
-  std::string bytes = std::move(file.head);
+  InputFile file(path);
+  std::string bytes;
   struct stat status {};
-  if (file.regular && ::fstat(descriptor, &status) == 0) bytes.reserve(status.st_size);
+  if (file.regular() && ::fstat(file.descriptor(), &status) == 0) bytes.reserve(status.st_size);
   char buffer[1 << 16];
-  for (;;) {
-    const ssize_t got = ::read(descriptor, buffer, sizeof buffer);
-    if (got == 0) break;
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      const auto why = reason();
-      ::close(descriptor);
-      throw data_error("cannot read '{}': {}.", path.string(), why);
-    }
-    bytes.append(buffer, got);
-  }
-  ::close(descriptor);
+  while (const size_t got = file.read(buffer, sizeof buffer)) bytes.append(buffer, got);
   return bytes;
 }
 
@@ -212,18 +200,17 @@ void FileWriter::close() {
 }
 
 MappedFile::MappedFile(const fs::path& path) : path_(path) {
-  require_regular_file(path, "it cannot be mapped.");
-  const int descriptor = open_for_reading(path).descriptor;
+  require_regular_file(path, "only a regular file can be mapped.");
+  const InputFile file(path);
   struct stat status {};
   void* address = nullptr;
-  bool good = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
+  bool good = ::fstat(file.descriptor(), &status) == 0 && S_ISREG(status.st_mode);
   if (!good) errno = EINVAL;
   if (good && status.st_size > 0) {
-    address = ::mmap(nullptr, status.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    address = ::mmap(nullptr, status.st_size, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
     good = address != MAP_FAILED;
   }
   const auto why = reason();
-  ::close(descriptor);
   if (!good) throw data_error("cannot map '{}': {}.", path.string(), why);
   data_ = static_cast<const std::byte*>(address);
   size_ = status.st_size;

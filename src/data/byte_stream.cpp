@@ -1,17 +1,15 @@
 #include "data/byte_stream.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 
-#include <cerrno>
 #include <cstring>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "core/error.h"
-#include "core/open_file.h"
+#include "core/input_file.h"
 
 namespace tightloop {
 
@@ -19,34 +17,22 @@ namespace {
 
 class PlainStream : public ByteStream {
  public:
-  explicit PlainStream(const fs::path& path) : path_(path), file_(open_for_reading(path)) {
-    ::posix_fadvise(file_.descriptor, 0, 0, POSIX_FADV_SEQUENTIAL);
+  explicit PlainStream(const fs::path& path) : file_(path) {
+    ::posix_fadvise(file_.descriptor(), 0, 0, POSIX_FADV_SEQUENTIAL);
   }
-  ~PlainStream() override { ::close(file_.descriptor); }
-  PlainStream(const PlainStream&) = delete;
-  PlainStream& operator=(const PlainStream&) = delete;
-  size_t read(char* buffer, size_t size) override {
-    const size_t here = file_.head.copy(buffer, size);
-    file_.head.erase(0, here);
-    if (here == size || (here > 0 && !file_.regular)) return here;  // more of a pipe may take its time
-    for (;;) {
-      const ssize_t got = ::read(file_.descriptor, buffer + here, size - here);
-      if (got >= 0) return here + static_cast<size_t>(got);
-      if (errno != EINTR) throw data_error("cannot read '{}': {}.", path_.string(), std::strerror(errno));
-    }
-  }
+  size_t read(char* buffer, size_t size) override { return file_.read(buffer, size); }
   /// The next bytes, which read() gives again: a pipe cannot be rewound.
-  std::string_view peek(size_t size) {
+  std::string peek(size_t size) {
     std::string bytes(size, '\0');
     size_t got = 0;
     for (size_t more; got < size && (more = read(bytes.data() + got, size - got)) > 0;) got += more;
-    file_.head.insert(0, bytes, 0, got);
-    return std::string_view(file_.head).substr(0, got);
+    bytes.resize(got);
+    file_.put_back(bytes);
+    return bytes;
   }
 
  private:
-  fs::path path_;
-  OpenedFile file_;
+  InputFile file_;
 };
 
 constexpr size_t kCompressedChunk = 1 << 16;
@@ -151,7 +137,7 @@ enum class Kind { kPlain, kGzip, kZstd };
 
 // By the first bytes.
 Kind kind_of(PlainStream& file) {
-  const std::string_view start = file.peek(4);
+  const std::string start = file.peek(4);
   if (start.starts_with("\x1f\x8b")) return Kind::kGzip;
   return start == "\x28\xb5\x2f\xfd" ? Kind::kZstd : Kind::kPlain;
 }

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/hash.h"
-#include "core/open_file.h"
+#include "core/input_file.h"
 #include "data/held_out.h"
 #include "data/json_array_reader.h"
 #include "data/line_reader.h"
@@ -84,7 +84,7 @@ std::vector<fs::path> expand_all(const std::vector<std::string>& patterns) {
       // An index, a run's settings and its checkpoints name it, and they are UTF-8.
       if (!is_utf8(path.string()))
         throw data_error("the name of the file '{}' is not UTF-8. Rename it.", path.string());
-      require_regular_file(path, "data is read more than once. Write it to a file first.");
+      require_regular_file(path, "data is read more than once: write it to a file first.");
       paths.push_back(std::move(path));
     }
   return paths;

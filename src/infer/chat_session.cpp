@@ -44,6 +44,8 @@ std::vector<int32_t> ChatSession::prompt(size_t first_turn) const {
 ChatSession::Reply ChatSession::ask(const std::string& text, const SamplingConfig& sampling,
                                     const std::vector<std::string>& stops,
                                     const std::function<void(const std::string&)>& on_text) {
+  if (const auto token = chat_.smuggled_token(text); !token.empty())
+    throw data_error("the question holds '{}', a control token that this tokenizer cannot spell out.", token);
   history_.push_back({Role::kUser, text});
   // Room for an answer: what was asked for, but no more than half of the context.
   const int64_t room = std::min(sampling.max_tokens, context_ / 2);

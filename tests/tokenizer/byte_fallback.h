@@ -11,8 +11,10 @@
 
 namespace tightloop::testing {
 
-/// A SentencePiece model that spells characters it does not know in bytes, as Llama's does.
-inline std::unique_ptr<SentencePiece> byte_fallback_model(const std::string& type) {
+/// A SentencePiece model that spells characters it does not know in bytes, as Llama's does. `symbols`: tokens
+/// that any text with their names becomes, parted by commas.
+inline std::unique_ptr<SentencePiece> byte_fallback_model(const std::string& type,
+                                                          const std::string& symbols = "") {
   struct Sentences : sentencepiece::SentenceIterator {
     std::vector<std::string> list{"the cat sees a dog in the garden", "a dog sleeps under the trees",
                                   "the garden and the trees", "cats and dogs"};
@@ -26,6 +28,7 @@ inline std::unique_ptr<SentencePiece> byte_fallback_model(const std::string& typ
   const auto status = sentencepiece::SentencePieceTrainer::Train({{"vocab_size", "300"},
                                                                   {"model_type", type},
                                                                   {"byte_fallback", "true"},
+                                                                  {"user_defined_symbols", symbols},
                                                                   {"normalization_rule_name", "identity"},
                                                                   {"hard_vocab_limit", "false"},
                                                                   {"remove_extra_whitespaces", "false"},
