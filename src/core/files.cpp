@@ -18,6 +18,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/input_file.h"
+#include "core/mapped_faults.h"
 
 namespace tightloop {
 
@@ -214,6 +215,7 @@ MappedFile::MappedFile(const fs::path& path) : path_(path) {
   if (!good) throw data_error("cannot map '{}': {}.", path.string(), why);
   data_ = static_cast<const std::byte*>(address);
   size_ = status.st_size;
+  if (data_) watch_map(data_, size_, path_);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
@@ -222,7 +224,9 @@ MappedFile::MappedFile(MappedFile&& other) noexcept
       size_(std::exchange(other.size_, 0)) {}
 
 MappedFile::~MappedFile() {
-  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (!data_) return;
+  unwatch_map(data_);
+  ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 std::vector<fs::path> expand_glob(const std::string& pattern) {

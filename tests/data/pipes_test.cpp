@@ -103,6 +103,19 @@ TEST_F(Pipes, AreReadFromTheirFirstByteToTheirLast) {
   EXPECT_EQ(all, text);
 }
 
+TEST(CutFiles, AMapOfAFileThatWasCutEndsInASentence) {
+  const TempFolder folder;
+  std::ofstream(folder / "a.shard") << std::string(1 << 16, 'x');
+  EXPECT_EXIT(
+      {
+        MappedFile moved(folder / "a.shard");
+        const MappedFile file(std::move(moved));
+        fs::resize_file(folder / "a.shard", 10);
+        std::exit(file.text()[60000] == 'x');
+      },
+      ::testing::ExitedWithCode(3), "a.shard' became shorter while it was read");
+}
+
 TEST_F(Pipes, DevicesAndSocketsAreASentence) {
   const TempFolder folder;
   for (const char* device : {"/dev/zero", "/dev/urandom"})
