@@ -107,14 +107,14 @@ void DivergenceGuard::before_save() const {
 }
 
 void DivergenceGuard::finish() const {
-  constexpr int64_t kFew = 3;
+  constexpr int64_t kFew = 3, kEnough = 50;
   if (skipped_in_a_row_ >= kFew && 2 * skipped_in_a_row_ > steps_) {
     throw failure("the last {} of {} updates were skipped: gradients are not finite any more. {}",
                   skipped_in_a_row_, steps_, advice());
   }
   if (2 * skipped_ > steps_)
     log::warn("{} of {} updates were skipped because gradients were not finite.", skipped_, steps_);
-  if (!random_data_ && least_ < INFINITY && least_ >= uniform_)
+  if (!random_data_ && steps_ >= kEnough && least_ >= uniform_)
     log::warn(
         "Nothing was learned: the loss never fell below that of uniform prediction (ln V = {:.4g}); its best "
         "mean over {} steps was {:.4g}. The learning rate may be far too low or too high.",
