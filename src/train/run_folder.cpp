@@ -118,6 +118,7 @@ void RunFolder::recover(const fs::path& folder) {
 
 RunFolder RunFolder::create(const fs::path& root, bool overwrite) {
   RunFolder run(root);
+  make_folder(run.root_);
   recover(run.root_);
   run.claim_ = std::make_shared<Claim>(run.root_);
   if (path_exists(replaced_path(run.root_)))

@@ -42,12 +42,13 @@ TEST(Folders, ARunThatCannotBeginLeavesTheOneItWasToReplace) {
 TEST(Folders, AKillBeforeTheFirstCheckpointBringsTheReplacedRunBack) {
   const TempFolder folder;
   ASSERT_EQ(run(folder.path(), "tightloop train " + tiny() + "--train.steps 2 --run.name a").exit_code, 0);
-  const auto killed = run(folder.path(), kProgram + "train " + tiny() +
-                                             "--train.steps 1000000 --run.name a --overwrite & child=$!; " +
-                                             when("grep -q global_step runs/a/metrics.jsonl 2>/dev/null && "
-                                                  "! ls runs/a/checkpoints/step* 2>/dev/null") +
-                                             "tightloop generate --run runs/a --prompt x; "
-                                             "kill -KILL $child; wait $child");
+  const auto killed = run(
+      folder.path(), kProgram + "train " + tiny() +
+                         "--train.steps 1000000 --train.save_steps 0 --run.name a --overwrite & child=$!; " +
+                         when("grep -q global_step runs/a/metrics.jsonl 2>/dev/null && "
+                              "! ls runs/a/checkpoints/step* 2>/dev/null") +
+                         "tightloop generate --run runs/a --prompt x; "
+                         "kill -KILL $child; wait $child");
   EXPECT_EQ(killed.exit_code, 137) << killed.output;
   EXPECT_TRUE(contains(killed.output, "runs/.a.replaced")) << "while it is being replaced: " << killed.output;
   const auto use = run(folder.path(), "tightloop generate --prompt x --max-tokens 2");
@@ -60,19 +61,21 @@ TEST(Folders, ARunKilledWhileItTokenizesStartsAgain) {
   const TempFolder folder;
   write_file_whole(folder / "large.txt", some_text(400'000));
   write_file_whole(folder / "small.txt", some_text(400));
-  for (const char* signal : {"KILL", "TERM", "INT"}) {
-    const auto killed = run(
-        folder.path(), kProgram + "train " + kText + "--data.train large.txt --run.name a & child=$!; " +
-                           when("test -d runs/a/checkpoints") + "kill -" + signal + " $child; wait $child");
+  for (const std::string signal : {"KILL", "TERM", "INT"}) {
+    const auto killed =
+        run(folder.path(), kProgram + "train " + kText + "--data.train large.txt --run.name " + signal +
+                               " & child=$!; " + when("test -d runs/" + signal + "/checkpoints") + "kill -" +
+                               signal + " $child; wait $child");
     ASSERT_NE(killed.exit_code, 0) << killed.output;
-    if (std::string(signal) == "KILL") {
-      const auto resumed = run(folder.path(), "tightloop train --resume runs/a");
+    if (signal == "KILL") {
+      const auto resumed = run(folder.path(), "tightloop train --resume runs/KILL");
       EXPECT_EQ(resumed.exit_code, 4) << resumed.output;
       EXPECT_TRUE(contains(resumed.output, "no checkpoint yet")) << resumed.output;
     }
+    const auto again =
+        run(folder.path(), "tightloop train " + kText + "--data.train small.txt --run.name " + signal);
+    EXPECT_EQ(again.exit_code, 0) << again.output;
   }
-  const auto again = run(folder.path(), "tightloop train " + kText + "--data.train small.txt --run.name a");
-  EXPECT_EQ(again.exit_code, 0) << again.output;
 }
 
 TEST(Folders, TwoTrainingsIntoOneRunAreRefused) {
