@@ -13,6 +13,7 @@
 #include "core/log.h"
 #include "train/checkpoint.h"
 #include "train/run_folder.h"
+#include "train/saved_model.h"
 
 namespace tightloop::cli {
 
@@ -24,6 +25,7 @@ struct Options {
 };
 
 void average(const Options& options) {
+  const SavedModel checked(options.run);  // settings and tokenizer are copied: they must be the weights' own
   const auto run = RunFolder::open(options.run);
   auto steps = checkpoint_steps(run.checkpoints());
   if (steps.size() < 2)

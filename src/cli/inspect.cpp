@@ -22,8 +22,10 @@
 #include "data/dataset.h"
 #include "data/show.h"
 #include "infer/token_scores.h"
+#include "train/checkpoint.h"
 #include "train/loading.h"
 #include "train/run_tokenizer.h"
+#include "train/saved_model.h"
 
 namespace tightloop::cli {
 
@@ -122,7 +124,11 @@ void inspect_batch(const BatchOptions& options, const Settings& settings) {
   std::unique_ptr<Tokenizer> tokenizer;
   if (options.file.empty()) {
     const auto run = RunFolder::open(options.model.folder());
-    recipe.bind().load(run.config());
+    // A run may be looked into before its first checkpoint.
+    if (checkpoint_steps(run.checkpoints()).empty())
+      recipe.bind().load(run.config());
+    else
+      recipe = SavedModel(run.root()).recipe();
     recipe.bind().apply(settings);
     tokenizer = load_tokenizer(run.tokenizer());
   } else {

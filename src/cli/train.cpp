@@ -17,6 +17,7 @@
 #include "infer/exam.h"
 #include "infer/translate.h"
 #include "train/checkpoint.h"
+#include "train/resume_check.h"
 #include "train/trainer.h"
 #include "train/translation_task.h"
 #include "train/unused_settings.h"
@@ -29,7 +30,7 @@ namespace fs = std::filesystem;
 
 struct Options {
   std::string file, resume;
-  bool overwrite = false;
+  bool overwrite = false, accept_changed_data = false;
 };
 
 fs::path run_path(const RunConfig& run, const std::string& file) {
@@ -52,7 +53,9 @@ void finish(Trainer& trainer, const TrainResult& result, const fs::path& root) {
   if (!std::ranges::count(checkpoint_steps(RunFolder(root).checkpoints()), result.step))
     throw checkpoint_error("step {} was saved in '{}' and is not there any more.", result.step,
                            root.string());
-  const std::string again = fmt::format("tightloop train --resume {}", root.string());
+  const int64_t stop_at = trainer.recipe().train.stop_at;
+  const std::string again = fmt::format("tightloop train --resume {}{}", root.string(),
+                                        stop_at > 0 && result.step >= stop_at ? " --train.stop_at 0" : "");
   if (result.interrupted) {
     log::warn("Stopped after step {}; everything is saved. Go on with: {}", result.step, again);
     throw Stop{static_cast<int>(ExitCode::kInterrupted)};
@@ -87,7 +90,6 @@ RunFolder claim(const fs::path& root, const Options& options, Processes& process
     return RunFolder(root);
   }
   auto run = options.resume.empty() ? RunFolder::create(root, options.overwrite) : RunFolder::resume(root);
-  log::to_file(run.log());
   processes.barrier();
   return run;
 }
@@ -108,6 +110,8 @@ void train(const Options& options, const Settings& settings) {
     throw usage_error(
         "name a recipe (tightloop train configs/quickstart.yaml) or --resume a run, one of the two.");
   }
+  if (options.accept_changed_data && options.resume.empty())
+    throw usage_error("--accept-changed-data goes with --resume.");
   const bool is_new = options.resume.empty();
   Recipe recipe;
   std::vector<std::string> unused;
@@ -119,16 +123,21 @@ void train(const Options& options, const Settings& settings) {
   if (!processes.main()) log::set_terminal_level(log::Level::kWarning);  // the main process speaks for all
   const fs::path root = is_new ? run_path(recipe.run, options.file) : fs::path(options.resume);
   const RunFolder run = claim(root, options, processes);
+  Checkpoint checkpoint;
+  std::vector<std::string> notes;
   if (!is_new) {
-    Config config = recipe.bind();
-    config.load(run.config());
-    config.apply(settings);
+    checkpoint = load_checkpoint(run.checkpoints());
+    auto resumption = check_resume(run, checkpoint, {settings, options.accept_changed_data});
+    if (!resumption.nothing_to_do.empty()) return log::info("{}", resumption.nothing_to_do);
+    recipe = std::move(resumption.recipe), notes = std::move(resumption.notes);
   }
+  if (processes.main()) log::to_file(run.log());
   if (processes.main())
     for (const auto& sentence : unused) log::warn("{}", sentence);
   const auto begun = begin(recipe, run, processes, processes.main() && is_new);
   Trainer& trainer = *begun;
-  if (!is_new) trainer.resume();
+  if (!is_new) trainer.resume(checkpoint);
+  for (const auto& note : notes) log::info("{}", note);
   evaluate_translations(trainer);
   const TrainResult result = trainer.run();
   if (processes.main()) finish(trainer, result, run.root());
@@ -142,6 +151,8 @@ void add_train(CLI::App& app, const Settings& settings) {
   verb->add_option("RECIPE", options->file, "A YAML file of settings, such as configs/quickstart.yaml");
   verb->add_option("--resume", options->resume,
                    "Go on with the run in this folder, from its newest checkpoint");
+  verb->add_flag("--accept-changed-data", options->accept_changed_data,
+                 "With --resume: go on though the data files hold something else than before");
   verb->add_flag("--overwrite", options->overwrite,
                  "Replace a run of the same name, once this one has its first checkpoint");
   verb->footer(

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <tuple>
 
 #include "core/error.h"
@@ -52,18 +54,19 @@ std::vector<fs::path> shard_paths(const std::vector<std::string>& patterns, cons
 
 using Parts = std::pair<std::shared_ptr<const Documents>, std::shared_ptr<const Documents>>;  // train, val
 
-Parts open_shards(const DataConfig& config, uint64_t tokenizer) {
+std::vector<fs::path> held_out_shards(const DataConfig& config) {
+  if (!config.val.empty()) return shard_paths(config.val, "val");
+  // What `prepare` held out lies beside what it did not.
   std::vector<fs::path> val;
-  if (!config.val.empty()) {
-    val = shard_paths(config.val, "val");
-  } else {
-    // What `prepare` held out lies beside what it did not.
-    for (const std::string& folder : config.train)
-      if (is_folder(folder) && path_exists(fs::path(folder) / "val-00000.shard"))
-        for (const fs::path& path : shard_paths({folder}, "val")) val.push_back(path);
-  }
+  for (const std::string& folder : config.train)
+    if (is_folder(folder) && path_exists(fs::path(folder) / "val-00000.shard"))
+      for (const fs::path& path : shard_paths({folder}, "val")) val.push_back(path);
+  return val;
+}
+
+Parts open_shards(const DataConfig& config, uint64_t tokenizer) {
   return {std::make_shared<ShardSet>(shard_paths(config.train, "train"), tokenizer),
-          std::make_shared<ShardSet>(val, tokenizer)};
+          std::make_shared<ShardSet>(held_out_shards(config), tokenizer)};
 }
 
 bool tokenize_live(const DataConfig& config) {
@@ -135,6 +138,20 @@ Parts load_parts(const SourceOptions& options, const fs::path& index_folder, Bad
 }
 
 }  // namespace
+
+std::vector<fs::path> files_of(const DataConfig& config) {
+  if (config.generated() || config.source == "random") return {};
+  std::vector<fs::path> files;
+  const auto add = [&](std::vector<fs::path> more) { std::ranges::move(more, std::back_inserter(files)); };
+  if (config.source == "shards") {
+    add(shard_paths(config.train, "train"));
+    add(held_out_shards(config));
+    return files;
+  }
+  for (const auto* patterns : {&config.train, &config.train_target, &config.val, &config.val_target})
+    add(expand_all(*patterns));
+  return files;
+}
 
 Dataset load_dataset(const DataConfig& config, const TasksConfig& tasks, const Tokenizer& tokenizer,
                      const ChatConfig& chat, const Tokenizer* target_tokenizer,

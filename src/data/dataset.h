@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,5 +30,8 @@ struct Dataset {
 Dataset load_dataset(const DataConfig& config, const TasksConfig& tasks, const Tokenizer& tokenizer,
                      const ChatConfig& chat = {}, const Tokenizer* target_tokenizer = nullptr,
                      const std::filesystem::path& index_folder = {});
+
+/// The files that one source (no mixture) reads, in order: to learn from, then to evaluate on.
+std::vector<std::filesystem::path> files_of(const DataConfig& config);
 
 }  // namespace tightloop

@@ -56,6 +56,7 @@ LoaderOptions loader_options(const DataConfig& config) {
 
 Loader::Loader(std::shared_ptr<const Documents> documents, const LoaderOptions& options)
     : options_(options),
+      first_row_(options.first_row.value_or(options.first_batch * options.world * options.rows)),
       allocator_(options.allocator ? *options.allocator : heap_allocator()),
       plan_(make_row_plan(options.rows_kind, std::move(documents), options.seq_len, options.pad_id,
                           options.seed)) {
@@ -92,8 +93,7 @@ void Loader::fill(int64_t index, Batch& batch) const {
   batch.supervised = batch.padding = batch.documents = 0;
   batch.bounds[0] = 0;
   for (int64_t r = 0; r < batch.rows; ++r) {
-    const uint64_t global =
-        (static_cast<uint64_t>(index) * options_.world + options_.rank) * options_.rows + r;
+    const uint64_t global = rows_before(index) + options_.rank * options_.rows + r;
     const int64_t at = r * batch.length;
     const RowSpace space{batch.inputs + at, batch.targets + at, batch.loss_mask + at,
                          batch.bounds + batch.documents + 1, static_cast<int32_t>(at)};

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct LoaderOptions {
   int prefetch = 2;     // batches that each thread may be ahead
   int64_t rank = 0, world = 1;
   int64_t first_batch = 0;             // go on from this micro-batch
+  std::optional<uint64_t> first_row;   // with this row, where batches before had another size or world
   HostAllocator* allocator = nullptr;  // must outlive the loader; ordinary memory without one
 };
 
@@ -33,6 +35,7 @@ LoaderOptions loader_options(const DataConfig& config);
 
 /// Micro-batches, prepared ahead by threads. Batch k of rank r is a function of (seed, data, k, r) alone:
 /// global row (k * world + r) * rows + i of a sequence that goes over all rows, each pass in another order.
+/// With first_row, k counts from first_batch and the sequence goes on from that row.
 class Loader {
  public:
   Loader(std::shared_ptr<const Documents> documents, const LoaderOptions& options);
@@ -46,6 +49,11 @@ class Loader {
 
   /// Batches of one pass: the whole of it when not shuffled (the last may be padded).
   int64_t batches() const;
+  /// Rows of the sequence that all ranks have had before micro-batch `index`.
+  uint64_t rows_before(int64_t index) const {
+    return first_row_ +
+           static_cast<uint64_t>((index - options_.first_batch) * options_.world * options_.rows);
+  }
   const RowPlan& plan() const { return *plan_; }
   int64_t row_length() const { return plan_->length(); }
   /// Seconds that callers of next() have waited, and that the threads had nothing to do.
@@ -56,6 +64,7 @@ class Loader {
   void fill(int64_t index, Batch& batch) const;
 
   const LoaderOptions options_;
+  const uint64_t first_row_;
   HostAllocator& allocator_;
   std::shared_ptr<const RowPlan> plan_;
   std::vector<Batch> slots_;

@@ -106,6 +106,7 @@ void PairPlan::make(const Documents& documents, const PairOptions& options, uint
 
 PairLoader::PairLoader(std::shared_ptr<const Documents> documents, const PairOptions& options)
     : options_(options),
+      first_place_(options.first_place.value_or(options.first_batch * options.world)),
       allocator_(options.allocator ? *options.allocator : heap_allocator()),
       documents_(std::move(documents)),
       plan_(*documents_, options) {
@@ -134,7 +135,7 @@ int64_t PairLoader::batches() const {
 }
 
 void PairLoader::fill(int64_t index, PairBatch& batch) const {
-  const uint64_t global = static_cast<uint64_t>(index) * options_.world + options_.rank;
+  const uint64_t global = places_before(index) + options_.rank;
   uint64_t place = global % plan_.batches();
   if (options_.shuffle) {
     const auto words = philox(options_.seed, global / plan_.batches());

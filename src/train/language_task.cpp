@@ -92,10 +92,10 @@ int64_t LanguageTask::positions() const {
   return recipe_.train.micro_batch * length;
 }
 
-void LanguageTask::open(int64_t first_micro_batch, int rank, int world) {
+void LanguageTask::open(int64_t first_micro_batch, int64_t consumed, int rank, int world) {
   LoaderOptions options = loading();
-  options.first_batch = first_micro_batch;
-  options.rank = rank, options.world = world_ = world;
+  options.first_batch = first_micro_batch, options.first_row = consumed;
+  options.rank = rank, options.world = world;
   loader_ = std::make_unique<Loader>(dataset_.train, options);
   const RowPlan& plan = loader_->plan();
   if (plan.cut_tokens() > 0)
@@ -112,7 +112,7 @@ Staged LanguageTask::next(bool pin) {
   check_ids(batch, config().vocab_size, dataset_.sources);
   Staged staged = stage(batch, pin);
   staged.index = batch.index;
-  staged.epoch = static_cast<double>((batch.index + 1) * world_ * batch.rows) /
+  staged.epoch = static_cast<double>(loader_->rows_before(batch.index + 1)) /
                  static_cast<double>(loader_->plan().rows());
   return staged;
 }

@@ -31,7 +31,8 @@ class LanguageTask : public Task {
   std::string description() const override;
   int64_t positions() const override;
 
-  void open(int64_t first_micro_batch, int rank, int world) override;
+  int64_t samples() const override { return recipe_.train.micro_batch; }
+  void open(int64_t first_micro_batch, int64_t consumed, int rank, int world) override;
   Staged next(bool pin) override;
   double waited() const override { return loader_ ? loader_->wait_seconds() : 0; }
 
@@ -56,7 +57,6 @@ class LanguageTask : public Task {
   std::unique_ptr<LanguageModel> model_;
   std::unique_ptr<Adapters> adapters_;  // null without lora.rank
   std::unique_ptr<Loader> loader_;
-  int world_ = 1;
 };
 
 }  // namespace tightloop

@@ -90,7 +90,7 @@ NaiveTimes naive_steps(const Recipe& given, const std::filesystem::path& folder,
   Device& device = training_device(recipe.train, -1);
   nlohmann::json metadata;
   const auto task = make_task(recipe, RunFolder::create(folder, false), metadata);
-  task->open(0, 0, 1);
+  task->open(0, 0, 0, 1);
   NaiveLoop loop(*task, recipe.train, device);
   ops::use_plain(true);
   std::vector<double> times;

@@ -4,6 +4,7 @@
 #include "core/files.h"
 #include "model/huggingface.h"
 #include "train/optimizer.h"
+#include "train/run_settings.h"
 
 namespace tightloop {
 
@@ -35,8 +36,8 @@ void SavedModel::open_run(const fs::path& root, std::optional<int64_t> step) {
   const auto run = RunFolder::open(root);
   checkpoints_ = run.checkpoints();
   tokenizer_path_ = run.tokenizer();
-  recipe_.bind().load(run.config());
   checkpoint_ = load_checkpoint(checkpoints_, step, /*weights_only=*/true);
+  recipe_ = read_settings(run, checkpoint_.metadata);
 }
 
 void SavedModel::open_hugging_face() {

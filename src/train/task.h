@@ -40,8 +40,11 @@ class Task {
   /// Tokens in a full micro-batch.
   virtual int64_t positions() const = 0;
 
-  /// Starts loading at a micro-batch, counted from 0, for this process of several.
-  virtual void open(int64_t first_micro_batch, int rank, int world) = 0;
+  /// Samples in a micro-batch, as the place in the data counts them: rows, or batches of pairs.
+  virtual int64_t samples() const = 0;
+  /// Starts loading at a micro-batch, counted from 0, for this process of several, after so many samples of
+  /// all processes.
+  virtual void open(int64_t first_micro_batch, int64_t consumed, int rank, int world) = 0;
   /// The next micro-batch of what open() started, in host memory; numbers and random are not set.
   virtual Staged next(bool pin) = 0;
   /// Seconds that next() has waited for data since open().

@@ -9,7 +9,6 @@
 #include <iterator>
 
 #include "core/error.h"
-#include "core/files.h"
 #include "core/interrupt.h"
 #include "core/log.h"
 #include "core/random.h"
@@ -18,6 +17,7 @@
 #include "train/device_speed.h"
 #include "train/memory_plan.h"
 #include "train/precision.h"
+#include "train/run_settings.h"
 #include "train/sinks.h"
 #include "train/step_numbers.h"
 
@@ -60,7 +60,9 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, Processes& processe
   if (!processes_.main()) processes_.barrier();  // the main one makes the tokenizer and the index first
   task_ = make_task(recipe_, run_, metadata_);
   if (processes_.main()) {
-    write_file_whole(run_.config(), recipe_.bind().to_yaml());
+    origin_ = origin_of(recipe_, run_);
+    // A run that resumes keeps its own until its checkpoint is loaded.
+    if (checkpoint_steps(run_.checkpoints()).empty()) write_settings(run_, recipe_);
     processes_.barrier();
   }
 
@@ -89,11 +91,17 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, Processes& processe
                     .forbid_syncs = train.debug_syncs});
 }
 
-void Trainer::resume() {
-  const auto checkpoint = load_checkpoint(run_.checkpoints());
+void Trainer::resume() { resume(load_checkpoint(run_.checkpoints())); }
+
+void Trainer::resume(const Checkpoint& checkpoint) {
   optimizer_->load(checkpoint.weights, checkpoint.optimizer);
   done_ = saved_ = checkpoint.step;
-  metadata_.update(checkpoint.metadata);
+  // Old checkpoints do not say: as many as the steps would have taken with these settings.
+  consumed_ = checkpoint.metadata.value("consumed", done_ * step_samples());
+  nlohmann::json metadata = checkpoint.metadata;
+  metadata.update(metadata_);
+  metadata_ = std::move(metadata);
+  if (processes_.main()) write_settings(run_, recipe_);
   if (metadata_.contains("best")) best_loss_ = metadata_["best"].value("loss", best_loss_);
   worse_ = metadata_.value("worse", worse_), evaluated_ = metadata_.value("evaluated", evaluated_);
   log::info("Resuming after step {}.", done_);
@@ -113,9 +121,13 @@ void Trainer::announce() const {
             rows, task_->positions() * train.accumulate * processes_.world(), train.steps);
 }
 
+int64_t Trainer::step_samples() const {
+  return recipe_.train.accumulate * processes_.world() * task_->samples();
+}
+
 std::unique_ptr<Feed> Trainer::open_feed(int64_t last) {
   const auto& train = recipe_.train;
-  task_->open(done_ * train.accumulate, processes_.rank(), processes_.world());
+  task_->open(done_ * train.accumulate, consumed_, processes_.rank(), processes_.world());
   staged_ = done_ * train.accumulate;
   return std::make_unique<Feed>(
       at::Device(device_.name()), [this, last] { return stage_next(last); },
@@ -169,6 +181,7 @@ void Trainer::step(int64_t step, Feed& feed) {
   host_seconds_ += start_.seconds - start_.waited;
   progress_->started(start_);
   done_ = step;
+  consumed_ += step_samples();
 }
 
 void Trainer::extract(bool all) {
@@ -413,6 +426,8 @@ void Trainer::save(int64_t step, bool last) {
   guard_->before_save();
   bool saved = true;
   if (processes_.main()) {
+    metadata_.update(origin_);
+    metadata_["consumed"] = consumed_;
     auto weights = optimizer_->weights();
     std::ranges::move(task_->frozen(), std::back_inserter(weights));
     try {

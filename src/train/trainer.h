@@ -11,6 +11,7 @@
 
 #include "core/device.h"
 #include "dist/processes.h"
+#include "train/checkpoint.h"
 #include "train/divergence.h"
 #include "train/feed.h"
 #include "train/language_task.h"
@@ -60,8 +61,10 @@ class Trainer {
   /// One of several processes that train together.
   Trainer(const Recipe& recipe, const RunFolder& run, Processes& processes);
 
-  /// Goes on from the newest checkpoint of the run.
+  /// Goes on from the newest checkpoint of the run, or from the one given. Whether the recipe fits the run is
+  /// for check_resume() to say, before.
   void resume();
+  void resume(const Checkpoint& checkpoint);
   /// Trains until the last step, train.stop_at or Ctrl-C, and saves. Nothing that is not training can cost
   /// the run: steps are saved before they are evaluated, and an evaluation that fails is a warning, as is a
   /// save before the last.
@@ -88,6 +91,8 @@ class Trainer {
  private:
   LanguageTask& language() { return dynamic_cast<LanguageTask&>(*task_); }
   void announce() const;
+  /// Samples that all processes take in a step.
+  int64_t step_samples() const;
   /// Starts loading after the last step done; micro-batches up to step `last`.
   std::unique_ptr<Feed> open_feed(int64_t last);
   std::optional<Staged> stage_next(int64_t last);
@@ -120,6 +125,7 @@ class Trainer {
   Processes& processes_;
   Device& device_;
   nlohmann::json metadata_ = nlohmann::json::object();
+  nlohmann::json origin_ = nlohmann::json::object();  // see origin_of(), of the main process
   std::unique_ptr<Task> task_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<LossBuffer> buffer_;
@@ -127,6 +133,7 @@ class Trainer {
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<Metrics> metrics_;        // of the main process
   int64_t done_ = 0;                        // steps behind us
+  int64_t consumed_ = 0;                    // samples that all processes have had in them
   int64_t staged_ = 0;                      // micro-batches staged, counted from the start of the run
   StepStart start_;                         // of the step under way
   MemoryStats memory_;                      // as read last

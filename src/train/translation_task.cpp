@@ -71,10 +71,10 @@ std::string TranslationTask::description() const {
       recipe_.data.seq_len, 100 * plan.padding_share());
 }
 
-void TranslationTask::open(int64_t first_micro_batch, int rank, int world) {
+void TranslationTask::open(int64_t first_micro_batch, int64_t consumed, int rank, int world) {
   PairOptions options = loading();
-  options.first_batch = first_micro_batch;
-  options.rank = rank, options.world = world_ = world;
+  options.first_batch = first_micro_batch, options.first_place = consumed;
+  options.rank = rank, options.world = world;
   loader_ = std::make_unique<PairLoader>(dataset_.train, options);
 }
 
@@ -85,8 +85,8 @@ Staged TranslationTask::next(bool pin) {
       std::max(batch.rows, recipe_.data.batch_tokens / std::max(batch.source_length, batch.target_length));
   Staged staged = stage(batch, rows, pin);
   staged.index = batch.index;
-  staged.epoch =
-      static_cast<double>((batch.index + 1) * world_) / static_cast<double>(loader_->plan().batches());
+  staged.epoch = static_cast<double>(loader_->places_before(batch.index + 1)) /
+                 static_cast<double>(loader_->plan().batches());
   return staged;
 }
 

@@ -28,7 +28,8 @@ class TranslationTask : public Task {
   std::string description() const override;
   int64_t positions() const override { return recipe_.data.batch_tokens; }
 
-  void open(int64_t first_micro_batch, int rank, int world) override;
+  int64_t samples() const override { return 1; }
+  void open(int64_t first_micro_batch, int64_t consumed, int rank, int world) override;
   Staged next(bool pin) override;
   double waited() const override { return loader_ ? loader_->wait_seconds() : 0; }
 
@@ -54,7 +55,6 @@ class TranslationTask : public Task {
   Dataset dataset_;
   std::unique_ptr<Seq2Seq> model_;
   std::unique_ptr<PairLoader> loader_;
-  int world_ = 1;
 };
 
 }  // namespace tightloop

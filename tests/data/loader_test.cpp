@@ -61,6 +61,30 @@ TEST(Loader, GoesOnFromAnyBatch) {
   }
 }
 
+TEST(Loader, AChangedSizeOrWorldGoesOnFromTheRow) {
+  const auto store = counting(5000);
+  auto whole = options(1, 16);
+  whole.threads = 0;
+  Loader one(store, whole);
+  const auto rows = take(one, 700);  // more than two passes
+  auto from = options(3, 16);
+  from.world = 2, from.first_batch = 12, from.first_row = 4 * 37;
+  std::vector<Tokens> seen(700 - 148);
+  for (int rank = 0; rank < 2; ++rank) {
+    from.rank = rank;
+    Loader loader(store, from);
+    for (int k = 0; k < 92; ++k) {
+      const Batch& batch = loader.next();
+      EXPECT_EQ(batch.index, 12 + k);
+      EXPECT_EQ(loader.rows_before(batch.index), 148u + 6 * k);
+      const auto inputs = inputs_of(batch);
+      for (int r = 0; r < 3; ++r)
+        seen.at(6 * k + 3 * rank + r) = Tokens(inputs.begin() + 16 * r, inputs.begin() + 16 * (r + 1));
+    }
+  }
+  for (size_t i = 0; i < seen.size(); ++i) ASSERT_EQ(seen[i], rows[148 + i]) << "no row twice, none left out";
+}
+
 TEST(Loader, RanksShareOneOrder) {
   const auto store = counting(5000);
   Loader one(store, options(8, 16));

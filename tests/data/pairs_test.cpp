@@ -209,6 +209,25 @@ TEST(PairLoader, OrderIsAFunction) {
   EXPECT_EQ(joined, wanted);
 }
 
+TEST(PairLoader, AChangedWorldGoesOnFromTheBatch) {
+  const auto store = random_pairs(500);
+  PairLoader reference(store, options_of(0));
+  const auto head = firsts(reference, 33), wanted = firsts(reference, 90);
+  auto third = options_of();
+  third.world = 3, third.first_batch = 5, third.first_place = 33;
+  std::vector<std::unique_ptr<PairLoader>> loaders;
+  for (third.rank = 0; third.rank < 3; ++third.rank)
+    loaders.push_back(std::make_unique<PairLoader>(store, third));
+  std::vector<int32_t> joined;
+  for (int i = 0; i < 30; ++i)
+    for (const auto& loader : loaders) {
+      const auto one = firsts(*loader, 1);
+      joined.insert(joined.end(), one.begin(), one.end());
+    }
+  EXPECT_EQ(joined, wanted);
+  EXPECT_EQ(loaders[0]->places_before(5 + 30), 33u + 90u);
+}
+
 TEST(PairLoader, LongPairsAreCountedAndAPassEnds) {
   auto options = options_of();
   options.max_length = 30;

@@ -39,5 +39,30 @@ TEST(SeveralProcesses, TrainAsOneDoesOnAllTheRows) {
   EXPECT_EQ(std::ranges::count(text, '\n'), 4) << "three lines of losses and an evaluation, once:\n" << text;
 }
 
+TEST(SeveralProcesses, OneGoesOnWithTheRowsAfterThoseOfTwo) {
+  if (!in_child()) return expect_success(2);
+  const fs::path folder = std::getenv("TIGHTLOOP_TEST_FOLDER");
+  auto recipe = small_recipe();
+  recipe.train.steps = 12, recipe.train.micro_batch = 4, recipe.train.threads = 1, recipe.train.stop_at = 6;
+  {
+    Processes processes;
+    const bool main = processes.main();
+    Trainer(recipe, main ? RunFolder::create(folder / "two", false) : RunFolder(folder / "two"), processes)
+        .run();
+    if (!main) return;
+  }
+  recipe.train.micro_batch = 8, recipe.train.stop_at = 0;
+  const RunFolder run(folder / "two");
+  EXPECT_EQ(load_checkpoint(run.checkpoints()).metadata.at("consumed"), 6 * 8);
+  Trainer alone(recipe, run);
+  alone.resume();
+  alone.run();
+  Trainer(recipe, RunFolder::create(folder / "one", false)).run();
+  const auto weights = load_checkpoint(run.checkpoints()).weights,
+             wanted = load_checkpoint(folder / "one" / "checkpoints").weights;
+  for (const auto& [name, tensor] : wanted.tensors)
+    EXPECT_LT(relative_error(weights.tensors.at(name), tensor), 1e-3) << name;
+}
+
 }  // namespace
 }  // namespace tightloop::testing

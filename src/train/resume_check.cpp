@@ -1,0 +1,107 @@
+#include "train/resume_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "core/error.h"
+#include "data/fingerprint.h"
+#include "train/run_settings.h"
+#include "train/schedule.h"
+
+namespace tightloop {
+
+namespace {
+
+/// An entry of data.mixture without the files that it names.
+std::string without_files(const std::string& entry) {
+  std::istringstream items(entry);
+  std::string kept;
+  for (std::string item; items >> item;)
+    if (!names_files("data." + item.substr(0, item.find('=')))) kept += item + " ";
+  return kept;
+}
+
+bool same_but_for_files(const std::vector<std::string>& was, const std::vector<std::string>& is) {
+  return std::ranges::equal(was, is, {}, without_files, without_files);
+}
+
+double rate(const TrainConfig& train, int64_t step, int64_t width) {
+  const double peak = train.optimizer == "muon" ? train.matrix_lr * train.lr_scale : train.lr;
+  return peak * rates_at(train, step, width).share;
+}
+
+/// Where the schedule is another one and its rate higher than the last that was used.
+std::string rate_note(const Recipe& was, const Recipe& is, int64_t step) {
+  if (step == 0) return {};
+  const double before = rate(was.train, step, was.model.width),
+               now = rate(is.train, step + 1, is.model.width);
+  const bool planned = step < was.train.steps && now == rate(was.train, step + 1, was.model.width);
+  if (planned || now <= before * (1 + 1e-9)) return {};
+  return fmt::format("The learning rate goes up{}: it was {:.3g} at step {}, it is {:.3g} at step {}.",
+                     step > was.train.warmup_steps ? " again" : "", before, step, now, step + 1);
+}
+
+std::string nothing_left(const Recipe& recipe, const RunFolder& run, int64_t step) {
+  const auto& train = recipe.train;
+  const std::string again = fmt::format("tightloop train --resume {}", run.root().string());
+  if (step >= train.steps) {
+    return fmt::format(
+        "The run has done all of its {} steps: there is nothing to do, and nothing was changed. To train "
+        "longer: {} --train.steps {}",
+        train.steps, again, 2 * step);
+  }
+  if (train.stop_at == 0 || step < train.stop_at) return {};
+  return fmt::format(
+      "The run is at step {} and train.stop_at is {}: there is nothing to do. To go on: {} --train.stop_at 0",
+      step, train.stop_at, again);
+}
+
+void check_data(const RunFolder& run, const Checkpoint& checkpoint, const ResumeOptions& options,
+                bool other_names, Resumption& resumption) {
+  ChangedFiles files;
+  if (checkpoint.metadata.contains("data")) {
+    files = compare_files(checkpoint.metadata.at("data"), resumption.recipe.data);
+  } else if (other_names) {
+    files.changed = {"other files are named, and the checkpoint does not say what was in those of before"};
+  }
+  std::ranges::move(files.moved, std::back_inserter(resumption.notes));
+  if (files.changed.empty()) return;
+  if (!options.accept_changed_data)
+    throw data_error(
+        "the data is not what the run was trained on:\n{}\nNothing was changed. Put the files back, or "
+        "name them where they are now with --data.train. To go on with other data, its rows counted on "
+        "from where the run is: tightloop train --resume {} --accept-changed-data",
+        listed(files.changed), run.root().string());
+  std::ranges::move(files.changed, std::back_inserter(resumption.notes));
+}
+
+}  // namespace
+
+Resumption check_resume(const RunFolder& run, const Checkpoint& checkpoint, const ResumeOptions& options) {
+  Resumption resumption{read_settings(run, checkpoint.metadata, /*all=*/true), {}, {}};
+  Recipe& recipe = resumption.recipe;
+  const Recipe was = settings_of(checkpoint.metadata, recipe);
+  recipe.bind().apply(options.settings);
+  std::vector<std::string> refused;
+  bool other_names = false;
+  for (const auto& change : changed_settings(was, recipe)) {
+    const bool files = names_files(change.key) && same_but_for_files(was.data.mixture, recipe.data.mixture);
+    other_names |= files;
+    (files || may_change(change.key) ? resumption.notes : refused).push_back(change.line());
+  }
+  if (!refused.empty())
+    throw usage_error(
+        "a run cannot go on with other values of:\n{}\nNothing was changed. To start a new run from its "
+        "weights: tightloop train RECIPE --train.init_from {}",
+        listed(refused), run.root().string());
+  resumption.nothing_to_do = nothing_left(recipe, run, checkpoint.step);
+  if (!resumption.nothing_to_do.empty()) return resumption;
+  check_data(run, checkpoint, options, other_names, resumption);
+  if (auto note = rate_note(was, recipe, checkpoint.step); !note.empty())
+    resumption.notes.push_back(std::move(note));
+  return resumption;
+}
+
+}  // namespace tightloop

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "train/checkpoint.h"
+#include "train/recipe.h"
+#include "train/run_folder.h"
+
+namespace tightloop {
+
+struct ResumeOptions {
+  std::vector<std::string> settings;  // from the command line, as Config::apply takes them
+  bool accept_changed_data = false;
+};
+
+/// How a run goes on.
+struct Resumption {
+  Recipe recipe;
+  std::vector<std::string> notes;  // what changes, "was, is", for people
+  std::string nothing_to_do;       // why there is no step left to train, and how to train longer; else empty
+};
+
+/// Checks all that can be checked before anything of the run is touched: config.yaml and tokenizer against
+/// the checkpoint, the settings that are to change (usage errors list those that may not), and the data files
+/// (a data error lists those that hold something else, unless that is accepted).
+Resumption check_resume(const RunFolder& run, const Checkpoint& checkpoint, const ResumeOptions& options);
+
+}  // namespace tightloop
