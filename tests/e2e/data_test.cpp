@@ -52,6 +52,30 @@ TEST(DataVerb, CheckCountsBadRecordsByKind) {
   EXPECT_TRUE(contains(strict.output, "a.jsonl:2")) << strict.output;
 }
 
+TEST(DataVerb, PairsThatAreGeneratedAreCheckedShownAndHashed) {
+  const TempFolder folder;
+  const std::string toy = "'" TIGHTLOOP_SOURCE_DIR
+                          "/configs/translate-toy.yaml' --tasks.questions 300 --tokenizer.vocab_size 100 ";
+  const auto checked = run(folder.path(), "tightloop data check " + toy + "--json");
+  ASSERT_EQ(checked.exit_code, 0) << checked.output;
+  EXPECT_EQ(nlohmann::json::parse(checked.output).at("train").at("documents"), 600);
+  const auto shown = run(folder.path(), "tightloop data show " + toy + "--rows 3");
+  ASSERT_EQ(shown.exit_code, 0) << shown.output;
+  EXPECT_TRUE(contains(shown.output, "--- pair 2, ")) << shown.output;
+  EXPECT_EQ(run(folder.path(), "tightloop data order " + toy + "--batches 10").exit_code, 0);
+  const auto random = run(folder.path(), "tightloop data check " + kText + "--data.source random");
+  EXPECT_EQ(random.exit_code, 2) << random.output;
+}
+
+TEST(DataVerb, APipeAsDataIsRefused) {
+  const TempFolder folder;
+  const auto refused =
+      run(folder.path(), "mkfifo pipe; timeout 20 '" TIGHTLOOP_BINARY_DIR "/tightloop' data check " + kText +
+                             "--data.train pipe; echo code $?");
+  EXPECT_TRUE(contains(refused.output, "it is a pipe")) << refused.output;
+  EXPECT_TRUE(contains(refused.output, "code 3")) << refused.output;
+}
+
 TEST(DataVerb, ShowMarksWhatIsLearned) {
   const TempFolder folder;
   const auto outcome = run(folder.path(), "tightloop data show '" TIGHTLOOP_SOURCE_DIR
