@@ -43,8 +43,13 @@ std::string rate_note(const Recipe& was, const Recipe& is, int64_t step) {
                      step > was.train.warmup_steps ? " again" : "", before, step, now, step + 1);
 }
 
-std::string nothing_left(const Recipe& recipe, const RunFolder& run, int64_t step) {
+std::string nothing_left(const Recipe& recipe, const RunFolder& run, const Checkpoint& checkpoint) {
   const auto& train = recipe.train;
+  const int64_t step = checkpoint.step;
+  // A run that was stopped in its last evaluation makes up for it.
+  const auto& about = checkpoint.metadata;
+  if (step == train.steps && about.value("evaluates", false) && about.value("evaluated", int64_t{0}) != step)
+    return {};
   const std::string again = fmt::format("tightloop train --resume {}", run.root().string());
   if (step >= train.steps) {
     return fmt::format(
@@ -96,7 +101,7 @@ Resumption check_resume(const RunFolder& run, const Checkpoint& checkpoint, cons
         "a run cannot go on with other values of:\n{}\nNothing was changed. To start a new run from its "
         "weights: tightloop train RECIPE --train.init_from {}",
         listed(refused), run.root().string());
-  resumption.nothing_to_do = nothing_left(recipe, run, checkpoint.step);
+  resumption.nothing_to_do = nothing_left(recipe, run, checkpoint);
   if (!resumption.nothing_to_do.empty()) return resumption;
   check_data(run, checkpoint, options, other_names, resumption);
   if (auto note = rate_note(was, recipe, checkpoint.step); !note.empty())

@@ -427,7 +427,7 @@ void Trainer::save(int64_t step, bool last) {
   bool saved = true;
   if (processes_.main()) {
     metadata_.update(origin_);
-    metadata_["consumed"] = consumed_;
+    metadata_["consumed"] = consumed_, metadata_["evaluates"] = can_evaluate_;
     auto weights = optimizer_->weights();
     std::ranges::move(task_->frozen(), std::back_inserter(weights));
     try {
