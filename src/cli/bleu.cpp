@@ -10,10 +10,12 @@
 #include <vector>
 
 #include "cli/at_least.h"
+#include "cli/output.h"
 #include "cli/report.h"
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "core/interrupt.h"
+#include "core/terminal.h"
 #include "data/bootstrap.h"
 #include "data/chrf.h"
 #include "data/line_reader.h"
@@ -84,12 +86,12 @@ nlohmann::json corpus_json(const Counted& system) {
 }
 
 void print_corpus(const std::string& file, const nlohmann::json& scores) {
-  fmt::print("{}\n", file);
-  fmt::print("  BLEU {:.2f}   precisions", scores["bleu"].get<double>());
-  for (const double precision : scores["precisions"]) fmt::print(" {:.1f}", precision);
-  fmt::print(", brevity penalty {:.3f}, {} words against {}\n", scores["brevity_penalty"].get<double>(),
-             scores["hypothesis_words"].get<int64_t>(), scores["reference_words"].get<int64_t>());
-  fmt::print("  chrF {:.2f}\n", scores["chrf"].get<double>());
+  put(fmt::format("{}\n", printable(file)));
+  put(fmt::format("  BLEU {:.2f}   precisions", scores["bleu"].get<double>()));
+  for (const double precision : scores["precisions"]) put(fmt::format(" {:.1f}", precision));
+  put(fmt::format(", brevity penalty {:.3f}, {} words against {}\n", scores["brevity_penalty"].get<double>(),
+                  scores["hypothesis_words"].get<int64_t>(), scores["reference_words"].get<int64_t>()));
+  put(fmt::format("  chrF {:.2f}\n", scores["chrf"].get<double>()));
 }
 
 template <class Counts, class Score>
@@ -110,9 +112,9 @@ nlohmann::json to_json(const BootstrapResult& result) {
 }
 
 void print_comparison(const char* name, const BootstrapResult& result) {
-  fmt::print("  {}  {:.2f} +- {:.2f} against {:.2f} +- {:.2f}: difference {:+.2f}, p = {:.4f}\n", name,
-             result.first.mean, result.first.interval, result.second.mean, result.second.interval,
-             result.second.score - result.first.score, result.p_value);
+  put(fmt::format("  {}  {:.2f} +- {:.2f} against {:.2f} +- {:.2f}: difference {:+.2f}, p = {:.4f}\n", name,
+                  result.first.mean, result.first.interval, result.second.mean, result.second.interval,
+                  result.second.score - result.first.score, result.p_value));
 }
 
 void print_sentences(const Options& options, const Counted& system, nlohmann::json& json) {
@@ -122,7 +124,7 @@ void print_sentences(const Options& options, const Counted& system, nlohmann::js
     if (options.json)
       json["sentences"].push_back({{"bleu", bleu}, {"chrf", characters}});
     else
-      fmt::print("{:.4f}\t{:.4f}\n", bleu, characters);
+      put(fmt::format("{:.4f}\t{:.4f}\n", bleu, characters));
   }
 }
 
@@ -153,15 +155,16 @@ void measure(const Options& options) {
         {"samples", options.samples}, {"bleu", to_json(bleu)}, {"chrf", to_json(characters)}};
     if (!options.json) {
       print_corpus(options.second, json["second"]);
-      fmt::print("Paired bootstrap, {} samples of {} sentences\n", options.samples, references.size());
+      put(fmt::format("Paired bootstrap, {} samples of {} sentences\n", options.samples, references.size()));
       print_comparison("BLEU", bleu);
       print_comparison("chrF", characters);
     }
   }
   if (options.json) {
-    fmt::print("{}\n", dump(json));
+    put(fmt::format("{}\n", dump(json)));
   } else if (!options.sentences) {
-    fmt::print("Signatures\n  BLEU {}\n  chrF {}\n", signature, json["chrf_signature"].get<std::string>());
+    put(fmt::format("Signatures\n  BLEU {}\n  chrF {}\n", signature,
+                    json["chrf_signature"].get<std::string>()));
   }
 }
 

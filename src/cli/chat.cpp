@@ -2,17 +2,19 @@
 #include <unistd.h>
 
 #include <CLI/App.hpp>
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 
 #include "cli/line_input.h"
 #include "cli/model_choice.h"
+#include "cli/output.h"
 #include "cli/sampling_options.h"
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
+#include "core/log.h"
+#include "core/terminal.h"
 #include "infer/chat_session.h"
 
 namespace tightloop::cli {
@@ -48,6 +50,7 @@ class Conversation {
     for (;;) {
       const auto line = input_.next();
       if (!line) break;
+      ++line_;
       if (line->interrupted) {
         put("(/quit or Ctrl-D ends)\n");
       } else if (line->text.starts_with('/')) {
@@ -56,20 +59,25 @@ class Conversation {
         answer(line->text);
       }
     }
-    if (typed_) put("\n");
+    if (typed_) return put("\n");
+    if (left_out_) throw Stop{static_cast<int>(ExitCode::kData)};
   }
 
  private:
-  static void put(const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-  }
   std::string styled(const std::string& text, const char* style) const {
     return coloured_ ? fmt::format("\033[{}m{}\033[0m", style, text) : text;
   }
 
   void answer(const std::string& question) {
-    const auto reply = session_.ask(question, options_.sampling, options_.stops, put);
+    ChatSession::Reply reply;
+    try {
+      reply = session_.ask(question, options_.sampling, options_.stops,
+                           [](const std::string& text) { put(shown(text)); });
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kUsage) throw;
+      log::warn("{}{}", typed_ ? "" : fmt::format("line {} is left out: ", line_), error.what());
+      left_out_ = true;
+    }
     put("\n");
     const bool stopped = interrupted();
     clear_interrupt();
@@ -95,9 +103,9 @@ class Conversation {
       save(rest);
     } else if (name == "/history") {
       for (const auto& turn : session_.history())
-        put(fmt::format("{} {}\n", styled(turn.role == Role::kUser ? ">" : "<", "1;36"), turn.text));
+        put(fmt::format("{} {}\n", styled(turn.role == Role::kUser ? ">" : "<", "1;36"), shown(turn.text)));
     } else {
-      if (name != "/help") put(fmt::format("There is no command {}.\n", name));
+      if (name != "/help") put(fmt::format("There is no command {}.\n", printable(name)));
       put(kHelp);
     }
     return true;
@@ -107,9 +115,9 @@ class Conversation {
     if (file.empty()) return put("Name a file: /save talk.jsonl\n");
     try {
       write_file_whole(file, session_.to_json() + "\n");
-      put(fmt::format("(saved in {})\n", file));
+      put(fmt::format("(saved in {})\n", printable(file)));
     } catch (const Error& error) {
-      put(fmt::format("{}\n", error.what()));
+      put(printable(error.what()) + "\n");
     }
   }
 
@@ -117,6 +125,8 @@ class Conversation {
   const Options& options_;
   const bool typed_, coloured_;
   LineInput input_;
+  int64_t line_ = 0;
+  bool left_out_ = false;  // a question that the model cannot read
 };
 
 void chat(const Options& options, const Settings& settings) {

@@ -1,8 +1,8 @@
 #include <CLI/App.hpp>
-#include <cstdio>
 #include <memory>
 #include <optional>
 
+#include "cli/output.h"
 #include "cli/verbs.h"
 #include "train/recipe.h"
 
@@ -25,7 +25,7 @@ void show(const Options& options, const Settings& settings) {
       : options.yaml
           ? config.to_yaml()
           : config.to_text(options.section.empty() ? std::optional<std::string>() : options.section);
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  put(shown(text));
 }
 
 }  // namespace

@@ -8,9 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/at_least.h"
+#include "cli/output.h"
 #include "cli/recipe.h"
 #include "cli/verbs.h"
 #include "core/log.h"
+#include "core/terminal.h"
 #include "data/check.h"
 #include "data/dataset.h"
 #include "data/show.h"
@@ -67,7 +69,7 @@ void check(const Options& options, const Settings& settings) {
               to_text("val", result.val))
                  .c_str(),
              stdout);
-  if (result.bad.total() > 0) std::fputs((result.bad.report() + "\n").c_str(), stdout);
+  if (result.bad.total() > 0) std::fputs((printable(result.bad.report()) + "\n").c_str(), stdout);
   if (result.train.rows == 0) {
     log::warn("Nothing can be trained on this: it does not fill one row of data.seq_len = {} tokens.",
               recipe.data.seq_len);
@@ -99,10 +101,10 @@ void show(const Options& options, const Settings& settings) {
   Loader loader(dataset.train, loading);
   const Batch& batch = loader.next();
   for (int64_t row = 0; row < batch.rows; ++row) {
-    fmt::print(
+    put(fmt::format(
         "--- row {}, {} of {} tokens to be learned\n{}\n", row,
         std::count(batch.loss_mask + row * batch.length, batch.loss_mask + (row + 1) * batch.length, 1),
-        batch.length, show_row(batch, row, tokenizer, ::isatty(STDOUT_FILENO)));
+        batch.length, show_row(batch, row, tokenizer, ::isatty(STDOUT_FILENO))));
   }
 }
 

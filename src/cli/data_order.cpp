@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/at_least.h"
+#include "cli/output.h"
 #include "cli/recipe.h"
 #include "cli/verbs.h"
 #include "core/error.h"
@@ -49,9 +50,9 @@ void print_order(AnyLoader& loader, const Options& options) {
     return;
   }
   for (size_t i = 0; i < parts.size(); ++i)
-    fmt::print("from batch {}: {}\n", options.from + static_cast<int64_t>(i) * options.every,
-               parts[i].get<std::string>());
-  fmt::print("all {} batches: {}\n", options.batches, hex64(whole));
+    put(fmt::format("from batch {}: {}\n", options.from + static_cast<int64_t>(i) * options.every,
+                    parts[i].get<std::string>()));
+  put(fmt::format("all {} batches: {}\n", options.batches, hex64(whole)));
 }
 
 void order(const Options& options, const Settings& settings) {

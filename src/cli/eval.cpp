@@ -1,13 +1,16 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/App.hpp>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/at_least.h"
 #include "cli/model_choice.h"
+#include "cli/output.h"
 #include "cli/report.h"
 #include "cli/verbs.h"
 #include "core/error.h"
@@ -63,8 +66,9 @@ void measure_text(const Options& options, LoadedRun& run, Findings& findings) {
                         {"bits_per_byte", bits},
                         {"tokens", loss.tokens},
                         {"bytes", text.size()}});
-  findings.text += fmt::format("{}: loss {:.4f}, perplexity {:.3f}, {:.4f} bits a byte, over {} tokens\n",
-                               options.input, loss.mean(), std::exp(loss.mean()), bits, loss.tokens);
+  findings.text +=
+      fmt::format("{}: loss {:.4f}, perplexity {:.3f}, {:.4f} bits a byte, over {} tokens\n",
+                  printable(options.input), loss.mean(), std::exp(loss.mean()), bits, loss.tokens);
 }
 
 void measure_held_out(const std::string& folder, LoadedRun& run, const Dataset& dataset, Findings& findings) {
@@ -92,7 +96,7 @@ void ask(const Options& options, LoadedRun& run, const std::vector<ExamQuestion>
   how.progress = [](size_t done, size_t total) { show_progress("Answers", done, total); };
   const auto result = take_exam(*run.model, *run.tokenizer, exam, how);
   findings.json.update(to_json(result));
-  findings.text += to_text(result);
+  findings.text += to_text(result, ::isatty(STDOUT_FILENO) && !std::getenv("NO_COLOR"));
 }
 
 /// BLEU and chrF of the pairs that a translation run held out, by a beam search.
@@ -117,7 +121,7 @@ void evaluate_translator(const Options& options, const std::string& folder, cons
                   scores.bleu, scores.chrf, scores.pairs, bleu_signature(bleu, false));
   for (size_t i = 0; i < std::min(kShown, scores.translations.size()); ++i)
     text += fmt::format("  {}\n    expected: {}\n", scores.translations[i], scores.references[i]);
-  std::fputs(text.c_str(), stdout);
+  put(shown(text));
 }
 
 void evaluate(const Options& options, const Settings& settings) {

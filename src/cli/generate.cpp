@@ -5,14 +5,12 @@
 
 #include <CLI/App.hpp>
 #include <chrono>
-#include <cstdio>
-#include <iostream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/at_least.h"
 #include "cli/model_choice.h"
+#include "cli/output.h"
 #include "cli/report.h"
 #include "cli/sampling_options.h"
 #include "cli/verbs.h"
@@ -35,13 +33,8 @@ struct Options {
   bool json = false;
 };
 
-void print_text(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
-}
-
 std::string standard_input() {
-  std::string text(std::istreambuf_iterator<char>(std::cin), {});
+  std::string text = read_standard_input();
   while (text.ends_with('\n')) text.pop_back();
   return text;
 }
@@ -57,11 +50,11 @@ void check(const Options& options) {
   }
 }
 
-std::vector<TextPrompt> chosen_prompts(const Options& options, const Tokenizer& tokenizer) {
-  if (!options.prompts.empty()) return read_prompts(options.prompts, tokenizer);
+std::vector<TextPrompt> chosen_prompts(const Options& options, const Tokenizer& tokenizer, int64_t longest) {
+  if (!options.prompts.empty()) return read_prompts(options.prompts, tokenizer, longest);
   if (!options.ids.empty()) return {ids_prompt(options.ids, tokenizer)};
   const bool piped = options.prompt.empty() && !::isatty(STDIN_FILENO);
-  return {text_prompt(piped ? standard_input() : options.prompt, tokenizer)};
+  return {text_prompt(piped ? standard_input() : options.prompt, tokenizer, longest)};
 }
 
 nlohmann::json to_json(const TextPrompt& prompt, const Prompt& asked, const Answer& answer,
@@ -75,7 +68,7 @@ void answer(const Options& options) {
   check(options);
   auto run = options.model.load();
   const Tokenizer& tokenizer = *run.tokenizer;
-  const auto prompts = chosen_prompts(options, tokenizer);
+  const auto prompts = chosen_prompts(options, tokenizer, longest_prompt(run.recipe.model));
   const int64_t context = run.recipe.model.context;
   std::vector<Prompt> rows;
   for (const auto& prompt : prompts) {
@@ -88,7 +81,7 @@ void answer(const Options& options) {
 
   // One text alone is shown as it arrives.
   const bool live = rows.size() == 1 && !options.json;
-  if (live) print_text(prompts[0].text);
+  if (live) put(shown(prompts[0].text));
   std::vector<TextStream> streams;
   for (const Prompt& row : rows) streams.emplace_back(tokenizer, options.stops, row.ids);
   GenerateOptions generation;
@@ -97,7 +90,7 @@ void answer(const Options& options) {
   generation.vocab_size = tokenizer.vocab_size();
   generation.on_token = [&](size_t row, int32_t id) {
     const std::string text = streams[row].add(id);
-    if (live) print_text(text);
+    if (live) put(shown(text));
     return !streams[row].stopped();
   };
   const auto start = std::chrono::steady_clock::now();
@@ -111,16 +104,16 @@ void answer(const Options& options) {
     const TextPrompt& prompt = prompts[row / static_cast<size_t>(options.samples)];
     json["results"].push_back(to_json(prompt, rows[row], answers[row], streams[row].text()));
     tokens += static_cast<int64_t>(answers[row].ids.size());
-    if (live) print_text(rest + "\n");
+    if (live) put(shown(rest + "\n"));
     if (!live && !options.json) {
-      print_text(fmt::format("--- prompt {}, sample {}\n{}{}\n",
-                             row / static_cast<size_t>(options.samples) + 1, rows[row].sample + 1,
-                             prompt.text, streams[row].text()));
+      put(shown(fmt::format("--- prompt {}, sample {}\n{}{}\n",
+                            row / static_cast<size_t>(options.samples) + 1, rows[row].sample + 1, prompt.text,
+                            streams[row].text())));
     }
   }
   json["tokens"] = tokens, json["seconds"] = seconds;
   json["tokens_per_second"] = static_cast<double>(tokens) / seconds;
-  if (options.json) print_text(dump(json) + "\n");
+  if (options.json) put(shown(dump(json) + "\n"));
   throw_if_interrupted();
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "core/terminal.h"
+
 namespace tightloop::cli {
 
 namespace {
@@ -34,32 +36,18 @@ std::string padded(const std::string& text, size_t columns) {
   return used < columns ? text + std::string(columns - used, ' ') : text;
 }
 
-size_t character_length(std::string_view text) {
-  const auto byte = static_cast<unsigned char>(text[0]);
-  const size_t length = byte < 0x80 ? 1 : byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 0;
-  if (length == 0 || length > text.size()) return 0;
-  for (size_t i = 1; i < length; ++i)
-    if ((text[i] & 0xC0) != 0x80) return 0;
-  return length;
-}
-
 }  // namespace
 
 std::string one_line(const std::string& text) {
   std::string out;
-  for (std::string_view rest = text; !rest.empty();) {
-    const size_t length = character_length(rest);
-    const auto byte = static_cast<unsigned char>(rest[0]);
-    if (rest[0] == '\n') {
+  for (const char c : printable(text)) {
+    if (c == '\n') {
       out += "\\n";
-    } else if (rest[0] == '\t') {
+    } else if (c == '\t') {
       out += "\\t";
-    } else if (length == 0 || byte < 0x20 || byte == 0x7f) {
-      out += fmt::format("\\x{:02x}", byte);
     } else {
-      out += rest.substr(0, length);
+      out += c;
     }
-    rest.remove_prefix(std::max<size_t>(1, length));
   }
   return out;
 }

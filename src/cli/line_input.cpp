@@ -9,12 +9,15 @@
 #include <cstdio>
 #include <utility>
 
+#include "core/error.h"
 #include "core/interrupt.h"
 #include "core/terminal.h"
 
 namespace tightloop::cli {
 
 namespace {
+
+constexpr size_t kLongestLine = size_t{1} << 26;
 
 // The terminal sends keys as they are pressed, Ctrl-C included, for as long as this lives.
 class RawTerminal {
@@ -39,13 +42,17 @@ class RawTerminal {
 
 std::optional<LineInput::Line> LineInput::read() {
   for (;;) {
-    if (const auto end = buffer_.find('\n'); end != std::string::npos) {
+    if (const auto end = buffer_.find('\n', searched_); end != std::string::npos) {
       Line line{buffer_.substr(0, end)};
       buffer_.erase(0, end + 1);
+      searched_ = 0;
       if (line.text.ends_with('\r')) line.text.pop_back();
       return line;
     }
+    searched_ = buffer_.size();
+    if (buffer_.size() > kLongestLine) throw data_error("a line of standard input has more than 64 MiB.");
     if (at_end_) {
+      searched_ = 0;
       if (buffer_.empty()) return std::nullopt;
       return Line{std::exchange(buffer_, {})};
     }
@@ -53,7 +60,7 @@ std::optional<LineInput::Line> LineInput::read() {
     if (interrupted()) {
       clear_interrupt();
       throw_if_interrupted();  // a signal other than Ctrl-C
-      buffer_.clear();
+      buffer_.clear(), searched_ = 0;
       return Line{{}, /*interrupted=*/true};
     }
     const auto got = ::read(STDIN_FILENO, bytes.data(), bytes.size());

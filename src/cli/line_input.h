@@ -31,6 +31,7 @@ class LineInput {
   const char* const style_;
   LineEditor editor_;
   std::string buffer_;
+  size_t searched_ = 0;  // bytes of it that hold no line end
   bool at_end_ = false;
 };
 

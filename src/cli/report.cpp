@@ -21,14 +21,14 @@ std::string bar(double share, int width) {
 
 }  // namespace
 
-std::string to_text(const ExamResult& result) {
+std::string to_text(const ExamResult& result, bool colour) {
   std::string out = "Questions answered exactly right\n";
   const bool several = result.samples > 1;
   size_t width = 10;
   for (const auto& [task, score] : result.by_task) width = std::max(width, task.size());
   const auto line = [&](const std::string& task, const ExamResult::Score& score) {
-    out += fmt::format("  {:<{}} {:>6.4g}/{:<4} {} {:5.1f} %", task, width, score.right, score.asked,
-                       bar(score.share(), 30), 100 * score.share());
+    out += fmt::format("  {:<{}} {:>6.4g}/{:<4} {} {:5.1f} %", printable(task), width, score.right,
+                       score.asked, bar(score.share(), 30), 100 * score.share());
     if (several)
       out += fmt::format(", {:.1f} % in one of {} samples", 100 * score.passed_share(), result.samples);
     out += "\n";
@@ -37,9 +37,11 @@ std::string to_text(const ExamResult& result) {
   line("all", result.all);
   out += "Some answers\n";
   for (const auto& example : result.examples) {
-    out += fmt::format("  {} {} {}\n", example.shown,
-                       terminal::styled(example.answer, example.right ? "32" : "31"),
-                       example.right ? "✓" : fmt::format("✗ ({})", example.expected));
+    const std::string answer = printable(example.answer);
+    out +=
+        fmt::format("  {} {} {}\n", printable(example.shown),
+                    colour ? fmt::format("\033[{}m{}\033[0m", example.right ? "32" : "31", answer) : answer,
+                    example.right ? "✓" : fmt::format("✗ ({})", printable(example.expected)));
   }
   return out;
 }

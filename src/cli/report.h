@@ -8,7 +8,7 @@
 namespace tightloop::cli {
 
 /// The share of right answers by task as a table, and the examples.
-std::string to_text(const ExamResult& result);
+std::string to_text(const ExamResult& result, bool colour = false);
 nlohmann::json to_json(const ExamResult& result);
 
 /// JSON as text; bytes that are not UTF-8 become U+FFFD.

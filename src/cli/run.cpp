@@ -8,7 +8,9 @@
 #include <exception>
 #include <new>
 #include <set>
+#include <sstream>
 
+#include "cli/output.h"
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "core/interrupt.h"
@@ -35,7 +37,8 @@ constexpr const char* kExamples =
 int say(const std::exception& error, ExitCode code) {
   terminal::clear_live();
   log::shut_down();
-  std::fprintf(stderr, "%s%s\n", terminal::styled("tightloop: ", "1;31").c_str(), error.what());
+  std::fprintf(stderr, "%s%s\n", terminal::styled("tightloop: ", "1;31").c_str(),
+               printable(error.what()).c_str());
   return static_cast<int>(code);
 }
 
@@ -97,8 +100,13 @@ int parse_and_run(int argc, char** argv) {
     std::ranges::reverse(arguments);  // as CLI11 wants them
     app.parse(arguments);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::kUsage);
+    std::ostringstream output, complaint;
+    const bool good = app.exit(error, output, complaint) == 0;
+    std::fputs(printable(complaint.str()).c_str(), stderr);
+    put(output.str());
+    return good ? 0 : static_cast<int>(ExitCode::kUsage);
   }
+  finish_output();
   log::shut_down();
   return 0;
 }

@@ -6,13 +6,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/at_least.h"
+#include "cli/output.h"
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/interrupt.h"
 #include "data/training_text.h"
 #include "train/run_tokenizer.h"
 
@@ -66,15 +68,16 @@ void train(TrainOptions options) {
     tokenizer->encode(text, ids);
     bytes += text.size(), tokens += ids.size();
   }
-  fmt::print("{} tokens in the vocabulary, {:.2f} bytes a token; saved in {}.\n", tokenizer->vocab_size(),
-             static_cast<double>(bytes) / static_cast<double>(std::max<size_t>(1, tokens)), options.output);
+  put(fmt::format(
+      "{} tokens in the vocabulary, {:.2f} bytes a token; saved in {}.\n", tokenizer->vocab_size(),
+      static_cast<double>(bytes) / static_cast<double>(std::max<size_t>(1, tokens)), options.output));
 }
 
 void export_files(const ExportOptions& options) {
   const auto tokenizer = load_tokenizer(options.tokenizer);
   make_folder(options.output);
   tokenizer->save(options.output);
-  fmt::print("{} tokens in the vocabulary; saved in {}.\n", tokenizer->vocab_size(), options.output);
+  put(fmt::format("{} tokens in the vocabulary; saved in {}.\n", tokenizer->vocab_size(), options.output));
 }
 
 void encode(const CodeOptions& options) {
@@ -83,9 +86,10 @@ void encode(const CodeOptions& options) {
                        : options.special == "text" ? SpecialText::kText
                                                    : SpecialText::kDefault;
   const auto print_ids = [&](const std::string& text) {
-    fmt::print("[{}]\n", fmt::join(tokenizer->encode(text, special), ","));
+    throw_if_interrupted();
+    put(fmt::format("[{}]\n", fmt::join(tokenizer->encode(text, special), ",")));
   };
-  if (!options.lines) return print_ids({std::istreambuf_iterator<char>(std::cin), {}});
+  if (!options.lines) return print_ids(read_standard_input());
   for (std::string line; std::getline(std::cin, line);) print_ids(line);
 }
 
@@ -99,13 +103,14 @@ void decode(const CodeOptions& options) {
       throw data_error("line {} of the input is not a JSON array of ids, such as [72,105].", line);
     }
     const std::string text = tokenizer->decode(ids);
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    throw_if_interrupted();
+    put(shown(text));
   };
-  if (!options.lines) return print_text({std::istreambuf_iterator<char>(std::cin), {}}, 1);
+  if (!options.lines) return print_text(read_standard_input(), 1);
   int64_t number = 0;
   for (std::string line; std::getline(std::cin, line);) {
     print_text(line, ++number);
-    std::fputc('\n', stdout);
+    put("\n");
   }
 }
 
@@ -134,7 +139,7 @@ void add_tokenizer(CLI::App& app) {
   train_verb
       ->add_option("--coverage", training->pieces.character_coverage,
                    "SentencePiece: share of the text's characters that get a token")
-      ->check(CLI::Range(0.9, 1.0));
+      ->check(between(0.9, 1));
   train_verb->add_option("--target", training->data.train_target,
                          "Of pairs in two files: the translations, line by line with FILES");
   train_verb->add_option("--side", training->side, "Of pairs: both, source or target")

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <CLI/App.hpp>
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -12,6 +11,7 @@
 #include "cli/at_least.h"
 #include "cli/line_input.h"
 #include "cli/model_choice.h"
+#include "cli/output.h"
 #include "cli/report.h"
 #include "cli/verbs.h"
 #include "core/error.h"
@@ -30,11 +30,6 @@ struct Options {
   TranslateOptions how;
   bool scores = false, json = false;
 };
-
-void put(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
-}
 
 /// One line, whatever it holds: translations parted by tabs, each behind its score where scores are wanted.
 std::string line_of(const std::string& source, const std::vector<TextTranslation>& found,
@@ -70,7 +65,7 @@ void translate_lines(LoadedTranslator& run, Options& options, LineInput& input) 
     terminal::clear_live();
     std::string text;
     for (size_t i = 0; i < lines.size(); ++i) text += line_of(lines[i], found[i], options) + "\n";
-    put(text);
+    put(shown(text));
     options.how.first_line += lines.size();
   }
 }
@@ -84,7 +79,7 @@ void converse(LoadedTranslator& run, Options& options, LineInput& input) {
     }
     try {
       for (const auto& one : translate(*run.model, run.tokenizers, {&line->text, 1}, options.how).front())
-        put(options.scores ? fmt::format("{:.4f}\t{}\n", one.score, one.text) : one.text + "\n");
+        put(shown(options.scores ? fmt::format("{:.4f}\t{}\n", one.score, one.text) : one.text + "\n"));
     } catch (const Error& error) {
       if (error.code() != ExitCode::kInterrupted) throw;
       clear_interrupt();
@@ -102,7 +97,7 @@ void run_verb(Options& options) {
     throw usage_error("--nbest {} needs a --beam of at least as many; it is {}.", decode.nbest, decode.beam);
   auto run = load_translator(options.model.folder(), options.model.device, {}, options.model.precision);
   options.how.on_cut = [&](size_t line, size_t tokens) {
-    log::warn("line {} has {} tokens; it is cut to the {} that the model reads.",
+    log::warn("line {} has {} tokens or more; it is cut to the {} that the model reads.",
               options.how.first_line + line + 1, tokens, run.recipe.model.context);
   };
   const bool typed = ::isatty(STDIN_FILENO) && ::isatty(STDOUT_FILENO);
@@ -122,7 +117,7 @@ void add_translate(CLI::App& app) {
       ->check(CLI::Range(1, 1000));
   verb->add_option("--length-penalty", decode.length_penalty,
                    "Above 0: long translations are less at a disadvantage")
-      ->check(CLI::Range(0.0, 10.0));
+      ->check(between(0, 10));
   verb->add_option("--nbest", decode.nbest, "Translations of each line, parted by tabs")
       ->check(CLI::Range(1, 1000));
   verb->add_flag("--scores", options->scores, "Put a translation's score before it");
@@ -134,12 +129,12 @@ void add_translate(CLI::App& app) {
       ->check(CLI::Range(1, 100'000));
   verb->add_flag("--sample", decode.sample, "Draw translations at random instead");
   verb->add_option("--temperature", decode.temperature, "With --sample: below 1 likely ones come more often")
-      ->check(CLI::Range(0.01, 100.0));
+      ->check(between(0.01, 100));
   verb->add_option("--top-k", decode.top_k, "With --sample: among this many likeliest tokens; 0: all")
       ->check(at_least(0));
   verb->add_option("--top-p", decode.top_p,
                    "With --sample: among the likeliest that make up this probability")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(between(0, 1));
   verb->add_option("--seed", decode.seed, "With --sample: the same seed gives the same text");
   verb->add_flag("--json", options->json, "For programs: an object a line");
   verb->footer("Example: tightloop translate --run runs/multi30k < test.en > translated.de");

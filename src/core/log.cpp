@@ -61,7 +61,7 @@ spdlog::level::level_enum to_spdlog(Level level) {
 
 void write(Level level, std::string message) {
   std::lock_guard lock(mutex);
-  get().logger->log(to_spdlog(level), message);
+  get().logger->log(to_spdlog(level), printable(message));
 }
 
 void to_file(const std::filesystem::path& path) {

@@ -54,6 +54,20 @@ std::vector<double> resample(std::span<const double> values, int width) {
   return out;
 }
 
+// Bytes of the character that the text begins with; 0 where they are not UTF-8.
+size_t utf8_length(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const size_t length = byte(0) < 0x80    ? 1
+                        : byte(0) >= 0xF0 ? 4
+                        : byte(0) >= 0xE0 ? 3
+                        : byte(0) >= 0xC2 ? 2
+                                          : 0;
+  if (length > text.size() || byte(0) > 0xF4) return 0;
+  for (size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  return length;
+}
+
 constexpr std::string_view kBlocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 
 }  // namespace
@@ -98,6 +112,24 @@ std::string styled(const std::string& text, const char* style) {
 }
 
 }  // namespace terminal
+
+std::string printable(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const auto first = static_cast<unsigned char>(text[0]);
+    const size_t length = utf8_length(text);
+    const bool c1 = length == 2 && first == 0xC2 && static_cast<unsigned char>(text[1]) < 0xA0;
+    if (c1) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned char>(text[1]));
+    } else if (length == 0 || first == 0x7f || (first < 0x20 && first != '\n' && first != '\t')) {
+      out += fmt::format("\\x{:02x}", first);
+    } else {
+      out += text.substr(0, length);
+    }
+    text.remove_prefix(std::max<size_t>(1, length));
+  }
+  return out;
+}
 
 std::string human_count(double value) {
   static constexpr const char* units[] = {"", "k", "M", "G", "T"};

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace tightloop {
 
@@ -24,6 +25,10 @@ void clear_live();
 std::string styled(const std::string& text, const char* style);
 
 }  // namespace terminal
+
+/// Text that can do nothing to a terminal: control characters (but for line ends and tabs) and bytes that are
+/// not UTF-8 are spelled out, such as \\x1b. For data, names of files and messages that quote them.
+std::string printable(std::string_view text);
 
 /// 1234567 -> "1.23M".
 std::string human_count(double value);

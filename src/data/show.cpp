@@ -1,27 +1,14 @@
 #include "data/show.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <span>
 #include <vector>
 
+#include "core/terminal.h"
+
 namespace tightloop {
 
 namespace {
-
-std::string printable(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f) {
-      out += fmt::format("\\x{:02x}", byte);
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
 
 constexpr const char* kLearned = "\033[32m";
 constexpr const char* kPlain = "\033[0m";

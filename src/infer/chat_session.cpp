@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "infer/prompts.h"
 #include "infer/text_stream.h"
 
 namespace tightloop {
@@ -46,15 +47,23 @@ ChatSession::Reply ChatSession::ask(const std::string& text, const SamplingConfi
                                     const std::function<void(const std::string&)>& on_text) {
   if (const auto token = chat_.smuggled_token(text); !token.empty())
     throw data_error("the question holds '{}', a control token that this tokenizer cannot spell out.", token);
+  check_length(text, context_);
   history_.push_back({Role::kUser, text});
   // Room for an answer: what was asked for, but no more than half of the context.
   const int64_t room = std::min(sampling.max_tokens, context_ / 2);
   auto ids = prompt(first_turn_);
+  const size_t first_turn = first_turn_;
   Reply reply;
   const size_t last = history_.size() - 1;  // the question itself stays
   while (static_cast<int64_t>(ids.size()) + room > context_ && first_turn_ < last) {
     first_turn_ += 2, reply.dropped += 2;
     ids = prompt(first_turn_);
+  }
+  if (static_cast<int64_t>(ids.size()) > context_) {
+    history_.pop_back();
+    first_turn_ = first_turn;
+    throw usage_error("a question of {} tokens does not fit into the model's context of {}. Shorten it.",
+                      ids.size(), context_);
   }
 
   // What was read before and is the same again is not read twice. The last token always is: its state is

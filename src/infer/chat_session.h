@@ -39,7 +39,7 @@ class ChatSession {
   ChatSession(LanguageModel& model, const Tokenizer& tokenizer, const ChatTemplate& chat, int64_t context);
 
   /// Asks, and waits for the answer; `on_text` sees it as it arrives. Both turns join the history, also where
-  /// the answer was interrupted.
+  /// the answer was interrupted. A question that does not fit into the context is a usage error.
   Reply ask(const std::string& text, const SamplingConfig& sampling, const std::vector<std::string>& stops,
             const std::function<void(const std::string&)>& on_text = {});
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "core/error.h"
 #include "core/interrupt.h"
 #include "infer/generate.h"
 #include "infer/token_scores.h"
@@ -80,7 +81,11 @@ ExamResult take_exam(LanguageModel& model, const Tokenizer& tokenizer,
   std::vector<Candidate> candidates;
   std::vector<Prompt> prompts;
   std::vector<size_t> asked;  // which question each prompt belongs to
+  const int64_t longest = longest_prompt(model.config());
   for (size_t i = 0; i < questions.size(); ++i) {
+    if (std::ssize(questions[i].prompt) > longest)
+      throw data_error("question {} has {} tokens; the model reads {} at most.", i + 1,
+                       questions[i].prompt.size(), longest);
     for (size_t choice = 0; choice < questions[i].choices.size(); ++choice) candidates.push_back({i, choice});
     if (!questions[i].choices.empty()) continue;
     for (int64_t sample = 0; sample < options.samples; ++sample) {

@@ -47,8 +47,12 @@ std::string export_model(const fs::path& from, const fs::path& to, const ExportO
   if (path_exists(to) && !(is_folder(to) && folder_entries(to).empty()))
     throw usage_error("'{}' exists already and is not an empty folder; choose another --to.", to.string());
   const SavedModel saved(from, options.step);
-  const auto tokenizer = saved.tokenizer();
   Recipe recipe = saved.recipe();
+  if (recipe.model.translates())
+    throw usage_error(
+        "'{}' is a translator (seq2seq), which Hugging Face has no layout for: it cannot be exported.",
+        from.string());
+  const auto tokenizer = saved.tokenizer();
   recipe.model.resolve(tokenizer ? tokenizer->vocab_size() : 0, recipe.data.seq_len);
   const auto model = make_model(recipe.model, recipe.train.seed);
   saved.load_weights(*model);

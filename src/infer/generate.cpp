@@ -16,6 +16,8 @@ namespace tightloop {
 
 namespace {
 
+constexpr size_t kReadAtOnce = 2048;  // tokens of a prompt: memory, and the time until a signal is noticed
+
 double uniform(int64_t seed, uint64_t sample, uint64_t position) {
   const auto words = philox(static_cast<uint64_t>(seed), position, sample);
   return static_cast<double>((uint64_t{words[0]} << 21) ^ (words[1] >> 11)) * 0x1.0p-53;
@@ -25,13 +27,15 @@ double uniform(int64_t seed, uint64_t sample, uint64_t position) {
 class Rows {
  public:
   Rows(std::span<const Prompt> prompts, const ModelConfig& config) : prompts_(prompts) {
-    const int64_t longest = longest_sequence(config);
+    const int64_t longest = longest_prompt(config);
     for (size_t row = 0; row < prompts.size(); ++row) {
       const auto& ids = prompts[row].ids;
       if (ids.empty()) throw usage_error("a prompt must have at least one token.");
-      if (static_cast<int64_t>(ids.size()) >= longest) {
-        throw usage_error("a prompt of {} tokens leaves no room in the model's context of {}. Shorten it.",
-                          ids.size(), longest);
+      if (static_cast<int64_t>(ids.size()) > longest) {
+        throw usage_error(
+            "a prompt of {} tokens is too long for the model's context of {}; at most {} are read. "
+            "Shorten it.",
+            ids.size(), config.context, longest);
       }
       for (const int32_t id : ids) {
         if (id < 0 || id >= config.vocab_size) {
@@ -95,6 +99,11 @@ int64_t longest_sequence(const ModelConfig& config) {
   return config.family == "gpt2" ? config.context : std::numeric_limits<int64_t>::max();
 }
 
+int64_t longest_prompt(const ModelConfig& config) {
+  constexpr int64_t kContexts = 4, kAlways = 4096;
+  return std::min(longest_sequence(config) - 1, std::max(kAlways, kContexts * config.context));
+}
+
 std::vector<Answer> generate(LanguageModel& model, std::span<const Prompt> prompts,
                              const GenerateOptions& options) {
   std::vector<Answer> answers(prompts.size());
@@ -109,9 +118,9 @@ std::vector<Answer> generate(LanguageModel& model, std::span<const Prompt> promp
   size_t next_read = rows.shortest();
 
   while (rows.size() > 0) {
-    const auto hidden =
-        model.forward(rows.ids(read, next_read, model.device()), {.cache = &cache}).hidden_BTD;
-    read = next_read;
+    const size_t upto = std::min(next_read, read + kReadAtOnce);
+    const auto hidden = model.forward(rows.ids(read, upto, model.device()), {.cache = &cache}).hidden_BTD;
+    read = upto;
     // Rows that have not reached the end of their prompt have their next token already.
     std::vector<size_t> due;
     std::vector<double> draws;
@@ -165,7 +174,7 @@ std::vector<Answer> generate(LanguageModel& model, std::span<const Prompt> promp
       if (!kept.empty()) cache.select_rows(at::tensor(kept).to(model.device()));
       rows.keep(kept);
     }
-    next_read = read + 1;
+    next_read = std::max(next_read, read + 1);
   }
   return answers;
 }

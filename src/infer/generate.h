@@ -51,5 +51,8 @@ std::vector<Answer> generate_all(LanguageModel& model, std::span<const Prompt> p
 
 /// The most tokens that the model can hold: the learned positions of families that have such, or no limit.
 int64_t longest_sequence(const ModelConfig& config);
+/// The most tokens of a prompt. Attention's cost grows with the square of the length, and a model is of no
+/// use far beyond what it was trained on.
+int64_t longest_prompt(const ModelConfig& config);
 
 }  // namespace tightloop

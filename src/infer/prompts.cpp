@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/interrupt.h"
 #include "data/line_reader.h"
 
 namespace tightloop {
@@ -14,19 +15,31 @@ namespace {
 
 constexpr uint64_t kLongestLine = uint64_t{1} << 26;
 
-TextPrompt json_prompt(std::string_view line, const Tokenizer& tokenizer, const std::string& where) {
+TextPrompt json_prompt(std::string_view line, const Tokenizer& tokenizer, int64_t longest,
+                       const std::string& where) {
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (json.is_string()) return text_prompt(json.get<std::string>(), tokenizer);
+  if (json.is_string()) return text_prompt(json.get<std::string>(), tokenizer, longest);
   if (json.is_object() && json.contains("prompt") && json["prompt"].is_string())
-    return text_prompt(json["prompt"].get<std::string>(), tokenizer);
+    return text_prompt(json["prompt"].get<std::string>(), tokenizer, longest);
   if (json.is_object() && json.contains("ids")) return ids_prompt(json["ids"].dump(), tokenizer);
   throw data_error("{}: a prompt is {{\"prompt\": \"text\"}}, {{\"ids\": [1, 2]}} or a JSON string.", where);
 }
 
 }  // namespace
 
-TextPrompt text_prompt(std::string text, const Tokenizer& tokenizer) {
+void check_length(std::string_view text, int64_t longest) {
+  const auto least = static_cast<int64_t>(text.size()) / kMostTokenBytes;
+  if (least <= longest) return;
+  throw usage_error("a text of {} bytes does not fit into the {} tokens that the model can read. Shorten it.",
+                    text.size(), longest);
+}
+
+TextPrompt text_prompt(std::string text, const Tokenizer& tokenizer, int64_t longest) {
+  check_length(text, longest);
   auto ids = tokenizer.encode(text);
+  if (static_cast<int64_t>(ids.size()) > longest)
+    throw usage_error("a prompt of {} tokens is too long for the model, which reads {} at most. Shorten it.",
+                      ids.size(), longest);
   if (ids.empty()) ids.push_back(tokenizer.end_of_text());
   return {std::move(text), std::move(ids)};
 }
@@ -48,7 +61,8 @@ TextPrompt ids_prompt(std::string_view text, const Tokenizer& tokenizer) {
   return prompt;
 }
 
-std::vector<TextPrompt> read_prompts(const std::filesystem::path& file, const Tokenizer& tokenizer) {
+std::vector<TextPrompt> read_prompts(const std::filesystem::path& file, const Tokenizer& tokenizer,
+                                     int64_t longest) {
   const bool json = file.extension() == ".jsonl";
   std::vector<TextPrompt> prompts;
   LineReader lines(file, kLongestLine);
@@ -56,8 +70,9 @@ std::vector<TextPrompt> read_prompts(const std::filesystem::path& file, const To
     const std::string where = fmt::format("'{}', line {}", file.string(), lines.number());
     if (status != LineReader::Status::kLine) throw data_error("{} cannot be read.", where);
     if (lines.line().empty()) continue;
-    prompts.push_back(json ? json_prompt(lines.line(), tokenizer, where)
-                           : text_prompt(std::string(lines.line()), tokenizer));
+    throw_if_interrupted();
+    prompts.push_back(json ? json_prompt(lines.line(), tokenizer, longest, where)
+                           : text_prompt(std::string(lines.line()), tokenizer, longest));
   }
   if (prompts.empty()) throw data_error("'{}' holds no prompt.", file.string());
   return prompts;

@@ -4,9 +4,11 @@
 
 #include "core/device.h"
 #include "core/error.h"
+#include "core/interrupt.h"
 #include "data/bleu_words.h"
 #include "data/chrf.h"
 #include "data/render.h"
+#include "infer/prompts.h"
 #include "train/precision.h"
 #include "train/saved_model.h"
 
@@ -20,6 +22,13 @@ std::vector<int32_t> document(const Documents& documents, uint64_t number) {
   std::vector<int32_t> ids(documents.length(number));
   documents.read(documents.begin(number), ids.size(), ids.data());
   return ids;
+}
+
+// Whole characters of a line of which no more than so many bytes can matter.
+std::string_view first_bytes(std::string_view text, size_t most) {
+  if (text.size() <= most) return text;
+  while (most > 0 && (text[most] & 0xC0) == 0x80) --most;
+  return text.substr(0, most);
 }
 
 std::string text_of(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
@@ -72,7 +81,9 @@ std::vector<std::vector<TextTranslation>> translate(Seq2Seq& model, const PairTo
   for (size_t line = 0; line < lines.size(); ++line) {
     auto& ids = sources.emplace_back();
     ids.push_back(marks.begin);
-    if (!split_words(lines[line]).empty()) tokenizers.source->encode(lines[line], ids, SpecialText::kText);
+    throw_if_interrupted();
+    const std::string_view text = first_bytes(lines[line], longest * kMostTokenBytes);
+    if (!split_words(text).empty()) tokenizers.source->encode(text, ids, SpecialText::kText);
     ids.push_back(marks.end);
     if (ids.size() <= longest) continue;
     if (options.on_cut) options.on_cut(line, ids.size() - 2);

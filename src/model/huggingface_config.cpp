@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -15,6 +17,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kNanochatType = "tightloop_nanochat";
+constexpr double kSmall = 1e-30, kLarge = 1e15;  // numbers above 0, as far as any model has them
 
 // Says nothing about what a decoder computes.
 const std::set<std::string> kIgnored{"_attn_implementation",
@@ -73,11 +76,25 @@ class Settings {
     }
     return value.get<int64_t>();
   }
-  double number(const std::string& key, double fallback) {
+  double number(const std::string& key, double fallback, double low, double high) {
     if (!has(key)) return fallback;
     const auto& value = get(key);
-    if (!value.is_number()) throw checkpoint_error("'{}': {} is not a number.", file_, key);
-    return value.get<double>();
+    const double number = value.is_number() ? value.get<double>() : std::nan("");
+    if (!(number >= low && number <= high))
+      throw checkpoint_error("'{}': {} is {}; a number from {} to {} was expected.", file_, key, value.dump(),
+                             low, high);
+    return number;
+  }
+  /// A token's id, or several; nothing where there is none.
+  void ids(const std::string& key, int64_t vocab_size) {
+    if (!has(key)) return;
+    const auto& value = get(key);
+    const auto good = [&](const Json& id) {
+      return id.is_number_integer() && id.get<double>() >= 0 &&
+             id.get<double>() < static_cast<double>(vocab_size);
+    };
+    if (value.is_array() ? std::ranges::all_of(value, good) : good(value)) return;
+    throw checkpoint_error("'{}': {} is {}; ids go from 0 to {}.", file_, key, value.dump(), vocab_size - 1);
   }
   bool flag(const std::string& key, bool fallback) {
     if (!has(key)) return fallback;
@@ -121,23 +138,23 @@ class Settings {
 };
 
 void read_rope(Settings& settings, ModelConfig& config) {
-  config.rope_theta = settings.number("rope_theta", 10000);
+  config.rope_theta = settings.number("rope_theta", 10000, kSmall, kLarge);
   // transformers 4 has the stretching in rope_scaling, 5 has it together with the base in rope_parameters.
   for (const std::string key : {"rope_scaling", "rope_parameters"}) {
     if (!settings.has(key)) continue;
     Settings rope = settings.part(key);
-    config.rope_theta = rope.number("rope_theta", config.rope_theta);
+    config.rope_theta = rope.number("rope_theta", config.rope_theta, kSmall, kLarge);
     const auto kind = rope.text("rope_type", rope.text("type", "default"));
-    if (rope.number("partial_rotary_factor", 1) != 1)
+    if (rope.number("partial_rotary_factor", 1, 0, 1) != 1)
       throw checkpoint_error("'{}': partial_rotary_factor is not supported.", rope.file());
     if (kind == "default") continue;
     if (kind != "llama3")
       throw checkpoint_error("'{}': rope_type is '{}', and only default and llama3 are supported.",
                              rope.file(), kind);
     config.rope_scaling = "llama3";
-    config.rope_factor = rope.number("factor", config.rope_factor);
-    config.rope_low_freq = rope.number("low_freq_factor", config.rope_low_freq);
-    config.rope_high_freq = rope.number("high_freq_factor", config.rope_high_freq);
+    config.rope_factor = rope.number("factor", config.rope_factor, kSmall, kLarge);
+    config.rope_low_freq = rope.number("low_freq_factor", config.rope_low_freq, kSmall, kLarge);
+    config.rope_high_freq = rope.number("high_freq_factor", config.rope_high_freq, kSmall, kLarge);
     config.rope_original_context = rope.size("original_max_position_embeddings");
   }
   settings.only("partial_rotary_factor", {1.0});
@@ -163,11 +180,11 @@ ModelConfig read_gpt2(Settings& settings) {
   config.layers = settings.size("n_layer");
   config.heads = config.kv_heads = settings.size("n_head");
   config.ffn = settings.size("n_inner", 4 * config.width);
-  config.norm_eps = settings.number("layer_norm_epsilon", 1e-5);
+  config.norm_eps = settings.number("layer_norm_epsilon", 1e-5, kSmall, 1);
   config.tie_embeddings = settings.flag("tie_word_embeddings", true);
-  config.dropout = settings.number("resid_pdrop", 0.1);
+  config.dropout = settings.number("resid_pdrop", 0.1, 0, 0.99);
   for (const auto* key : {"embd_pdrop", "attn_pdrop"})
-    if (settings.number(key, 0.1) != config.dropout)
+    if (settings.number(key, 0.1, 0, 0.99) != config.dropout)
       throw checkpoint_error("'{}': {} and resid_pdrop differ, and there is one dropout here.",
                              settings.file(), key);
   settings.only("activation_function", {"gelu_new", "gelu_pytorch_tanh"});
@@ -186,7 +203,7 @@ ModelConfig read_decoder(Settings& settings, const std::string& family) {
   config.layers = settings.size("num_hidden_layers");
   config.heads = settings.size("num_attention_heads");
   config.kv_heads = settings.size("num_key_value_heads", config.heads);
-  config.norm_eps = settings.number("rms_norm_eps", 1e-6);
+  config.norm_eps = settings.number("rms_norm_eps", 1e-6, kSmall, 1);
   config.tie_embeddings = settings.flag("tie_word_embeddings", false);
   if (settings.has("head_dim")) config.head_size = settings.size("head_dim");
   if (config.head_size == 0 && family.starts_with("qwen3")) config.head_size = 128;
@@ -203,7 +220,7 @@ ModelConfig read_decoder(Settings& settings, const std::string& family) {
     config.experts_per_token = settings.size("num_experts_per_tok", 8);
     config.expert_ffn = settings.size("moe_intermediate_size");
     config.norm_topk = settings.flag("norm_topk_prob", false);
-    config.balance_coef = settings.number("router_aux_loss_coef", 0.001);
+    config.balance_coef = settings.number("router_aux_loss_coef", 0.001, 0, 1e3);
     settings.has("num_local_experts");
     settings.only("decoder_sparse_step", {1});
     settings.only("mlp_only_layers", {Json::array()});
@@ -217,7 +234,8 @@ Json own_settings(ModelConfig config) {
   config.describe(fields);
   Json settings = Json::object();
   for (const auto& field : fields.all())
-    if (field.name() != "preset") settings[field.name()] = field.text();
+    if (field.name() != "preset")
+      settings[field.name()] = Json::parse(field.text());  // YAML's scalars are JSON's
   return settings;
 }
 
@@ -225,8 +243,15 @@ ModelConfig read_own(Settings& settings) {
   ModelConfig model;
   Config config;
   config.add_section("model", model, "The network");
-  for (const auto& [key, value] : settings.get("tightloop").items())
-    config.set("model." + key, value.get<std::string>());
+  for (const auto& [key, value] : settings.get("tightloop").items()) {
+    std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    if (text.starts_with('"')) text = Json::parse(text).get<std::string>();  // older exports quoted twice
+    try {
+      config.set("model." + key, text);
+    } catch (const Error& error) {
+      throw checkpoint_error("'{}': {}", settings.file(), error.what());
+    }
+  }
   return model;
 }
 
@@ -251,7 +276,12 @@ ModelConfig config_from_hugging_face(const Json& json, const std::string& file) 
         file, type);
   }
   settings.warn_of_the_rest();
-  config.resolve(0, 0);
+  try {
+    config.resolve(0, 0);
+  } catch (const Error& error) {
+    throw checkpoint_error("'{}': {}", file, error.what());
+  }
+  for (const char* key : {"bos_token_id", "eos_token_id"}) settings.ids(key, config.vocab_size);
   return config;
 }
 

@@ -132,6 +132,27 @@ at::ScalarType common_dtype(const TensorFiles& files) {
   return common.value_or(at::kFloat);
 }
 
+/// Before a model of these sizes is made: the files must have as many layers and values as config.json says.
+void check_sizes(const ModelConfig& config, const TensorFiles& files, const fs::path& file) {
+  double values = 0;
+  for (const auto& [name, tensor] : files.tensors) {
+    if (!is_computed(name)) values += static_cast<double>(tensor.numel());
+  }
+  // A lower bound, of which no part can overflow: the embedding, and what each layer has at the least.
+  const auto D = static_cast<double>(config.width), L = static_cast<double>(config.layers);
+  const auto queries = static_cast<double>(config.heads) * static_cast<double>(config.head_size);
+  const auto keys = static_cast<double>(config.kv_heads) * static_cast<double>(config.head_size);
+  const double ffn = config.has_experts()
+                         ? 3 * static_cast<double>(config.experts) * static_cast<double>(config.expert_ffn)
+                         : 2 * static_cast<double>(config.ffn);
+  const double needed = static_cast<double>(config.vocab_size) * D + L * D * (2 * queries + 2 * keys + ffn) +
+                        (config.family == "gpt2" ? static_cast<double>(config.context) * D : 0);
+  if (needed > values)
+    throw checkpoint_error(
+        "'{}' describes a model of {:.4g} values or more, and the files beside it hold {:.4g}.",
+        file.string(), needed, values);
+}
+
 struct Shard {
   NamedTensors tensors;
   uint64_t bytes = 0;
@@ -175,7 +196,9 @@ HuggingFaceFolder read_hugging_face(const fs::path& folder) {
   const fs::path file = folder / "config.json";
   try {
     const auto config = config_from_hugging_face(nlohmann::json::parse(read_file(file)), file.string());
-    return {config, dtype_word(common_dtype(read_tensor_files(folder)))};
+    const auto files = read_tensor_files(folder);
+    check_sizes(config, files, file);
+    return {config, dtype_word(common_dtype(files))};
   } catch (const nlohmann::json::exception& error) {
     throw checkpoint_error("'{}' is damaged: {}.", file.string(), error.what());
   }

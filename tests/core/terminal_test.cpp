@@ -20,6 +20,21 @@ TEST(Terminal, NumbersForPeople) {
   EXPECT_EQ(human_bytes(1536), "1.5 KiB");
 }
 
+TEST(Terminal, PrintableTextCannotDriveATerminal) {
+  EXPECT_EQ(printable("plain, \xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\tand\nlines"),
+            "plain, \xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\tand\nlines");
+  EXPECT_EQ(printable("\033[2J\r\a\b\x7f"), "\\x1b[2J\\x0d\\x07\\x08\\x7f");
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "2J"),
+            "\\u009b2J")
+      << "C1, as UTF-8";
+  EXPECT_EQ(printable("\x9b"
+                      "2J\xc3"),
+            "\\x9b2J\\xc3")
+      << "C1 as a byte, and half a character";
+  EXPECT_EQ(printable(std::string("a\0b", 3)), "a\\x00b");
+}
+
 TEST(Terminal, SparklineSpansLowestToHighest) {
   const std::vector<double> falling{3, 2, 1};
   EXPECT_EQ(sparkline(falling, 3), "█▅▁");

@@ -31,6 +31,19 @@ class Chat : public ::testing::Test {
   }
 };
 
+TEST_F(Chat, AQuestionLongerThanTheContextIsRefusedAndForgotten) {
+  ChatSession session(*model, tokenizer, chat, 200);
+  session.ask("hello", sampling, {});
+  for (const size_t bytes : {size_t{201}, size_t{3'000'000}}) {
+    const auto message =
+        testing::error_of(ExitCode::kUsage, [&] { session.ask(std::string(bytes, 'a'), sampling, {}); });
+    EXPECT_NE(message.find("200"), std::string::npos) << message;
+  }
+  EXPECT_EQ(session.history().size(), 2u);
+  const auto next = session.ask("again", sampling, {});
+  EXPECT_EQ(next.dropped, 0u) << "what was refused has pushed nothing out";
+}
+
 TEST_F(Chat, LaterTurnsReadOnlyWhatIsNewAndAnswerAsIfReadAfresh) {
   ChatSession session(*model, tokenizer, chat, 1000);
   std::vector<Message> messages{{Role::kUser, "hello"}};

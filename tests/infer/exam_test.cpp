@@ -230,21 +230,22 @@ TEST(Prompts, AreReadFromFiles) {
   const ByteTokenizer tokenizer;
   const TempFolder folder;
   write_file_whole(folder / "a.txt", "one\n\ntwo words\n");
-  const auto lines = read_prompts(folder / "a.txt", tokenizer);
+  const auto lines = read_prompts(folder / "a.txt", tokenizer, 100);
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_EQ(lines[1].text, "two words");
   write_file_whole(folder / "a.jsonl", "{\"prompt\": \"a\\nb\"}\n\"c\"\n{\"ids\": [100, 101]}\n");
-  const auto json = read_prompts(folder / "a.jsonl", tokenizer);
+  const auto json = read_prompts(folder / "a.jsonl", tokenizer, 100);
   ASSERT_EQ(json.size(), 3u);
   EXPECT_EQ(json[0].text, "a\nb");
   EXPECT_EQ(json[2].ids, (std::vector<int32_t>{100, 101}));
   EXPECT_EQ(json[2].text, "de");
   write_file_whole(folder / "bad.jsonl", "{\"prompt\": \"a\"}\n{\"text\": 1}\n");
-  EXPECT_NE(error_of(ExitCode::kData, [&] { read_prompts(folder / "bad.jsonl", tokenizer); }).find("line 2"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of(ExitCode::kData, [&] { read_prompts(folder / "bad.jsonl", tokenizer, 100); }).find("line 2"),
+      std::string::npos);
   write_file_whole(folder / "empty.txt", "\n");
-  error_of(ExitCode::kData, [&] { read_prompts(folder / "empty.txt", tokenizer); });
-  error_of(ExitCode::kData, [&] { read_prompts(folder / "absent.txt", tokenizer); });
+  error_of(ExitCode::kData, [&] { read_prompts(folder / "empty.txt", tokenizer, 100); });
+  error_of(ExitCode::kData, [&] { read_prompts(folder / "absent.txt", tokenizer, 100); });
 }
 
 TEST(Prompts, IdsAreListsOfNumbers) {
@@ -256,7 +257,7 @@ TEST(Prompts, IdsAreListsOfNumbers) {
   for (const char* bad : {"", "[]", "1,x", "1.5", "99999999999", "1;2"})
     error_of(ExitCode::kUsage, [&] { ids_prompt(bad, tokenizer); });
   error_of(ExitCode::kData, [&] { ids_prompt("400", tokenizer); });
-  EXPECT_EQ(text_prompt("", tokenizer).ids, (std::vector<int32_t>{256})) << "a document from its start";
+  EXPECT_EQ(text_prompt("", tokenizer, 100).ids, (std::vector<int32_t>{256})) << "a document from its start";
 }
 
 }  // namespace

@@ -53,6 +53,18 @@ TEST(Generate, RaggedGreedyEqualsTheSlowWay) {
   }
 }
 
+TEST(Generate, ALongPromptIsReadInPartsAndOneFarTooLongIsRefused) {
+  const auto model = small_model();
+  Prompt prompt;
+  for (int32_t i = 0; i < 2100; ++i) prompt.ids.push_back(i * 7 % 11 + 1);
+  EXPECT_EQ(generate(*model, {&prompt, 1}, greedy(2))[0].ids, slow_greedy(*model, prompt.ids, -1, 2));
+  prompt.ids.resize(static_cast<size_t>(longest_prompt(model->config())) + 1, 1);
+  const auto message = testing::error_of(ExitCode::kUsage, [&] {
+    generate(*model, {&prompt, 1}, greedy(2));
+  });
+  EXPECT_NE(message.find("too long"), std::string::npos) << message;
+}
+
 TEST(Generate, StopsRowByRowAndTheOthersGoOn) {
   const auto model = small_model();
   const auto free = generate(*model, kRagged, greedy(12));

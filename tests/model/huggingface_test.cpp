@@ -1,6 +1,7 @@
 #include "model/huggingface.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
@@ -31,7 +32,7 @@ ModelConfig small(const std::string& family) {
   return config;
 }
 
-const std::vector<std::string> kFamilies{"gpt2", "llama", "qwen2", "qwen3", "qwen3_moe"};
+const std::vector<std::string> kFamilies{"gpt2", "llama", "qwen2", "qwen3", "qwen3_moe", "nanochat"};
 
 std::unique_ptr<LanguageModel> random_model(const ModelConfig& config, uint64_t seed) {
   auto model = make_model(config, seed);
@@ -56,6 +57,9 @@ TEST(HuggingFace, WhatIsExportedIsImportedToTheBit) {
     for (const auto& parameter : model->parameters().all())
       EXPECT_TRUE(at::equal(parameter.value, copy->parameters().find(parameter.name)->value))
           << family << " " << parameter.name;
+    const auto ids = at::arange(24).reshape({2, 12});
+    const auto logits = [&](LanguageModel& one) { return one.logits(one.forward(ids).hidden_BTD); };
+    EXPECT_TRUE(at::equal(logits(*model), logits(*copy))) << family;
     const TempFolder second;
     export_weights(*copy, at::kBFloat16, {.begin = -1, .end = 7}, second.path());
     for (const char* file : {"model.safetensors", "config.json", "generation_config.json"})
@@ -140,6 +144,18 @@ TEST(HuggingFace, SettingsThatWeLackAreRefusedByName) {
   refuse("llama", "num_hidden_layers", 2.5);
   refuse("llama", "model_type", "mamba");
   refuse("llama", "quantization_config", Json::object());
+  for (const Json& bad : {Json(-1), Json(0), Json(1e300), Json("small")}) {
+    refuse("llama", "rms_norm_eps", bad);
+    refuse("llama", "rope_theta", bad);
+    refuse("gpt2", "layer_norm_epsilon", bad);
+  }
+  refuse("gpt2", "resid_pdrop", -0.5);
+  refuse("qwen3_moe", "router_aux_loss_coef", -1);
+  refuse("llama", "eos_token_id", 1'000'000'000);
+  refuse("llama", "eos_token_id", {1, 64});
+  refuse("llama", "bos_token_id", -1);
+  refuse("llama", "eos_token_id", "end");
+  refuse("llama", "head_dim", 7);
   refuse("qwen3", "attention_bias", true);
   refuse("qwen3", "layer_types", {"full_attention", "sliding_attention"});
   refuse("qwen3_moe", "decoder_sparse_step", 2);
@@ -152,6 +168,40 @@ TEST(HuggingFace, SettingsThatWeLackAreRefusedByName) {
   error_of(ExitCode::kCheckpoint, [&] { config_from_hugging_face(windows, "config.json"); });
   windows["max_window_layers"] = 2;  // from the third layer on: none
   EXPECT_EQ(config_from_hugging_face(windows, "config.json").layers, 2);
+}
+
+TEST(HuggingFace, ANanochatExportOfOldIsReadToo) {
+  const auto config = small("nanochat");
+  Json json = config_to_hugging_face(config, at::kFloat, {});
+  EXPECT_EQ(json["tightloop"]["window_pattern"], "SSSL");
+  for (auto& value : json["tightloop"]) value = value.dump();  // "\"SSSL\"", "2", "true"
+  EXPECT_EQ(config_from_hugging_face(json, "config.json").window_pattern, "SSSL");
+  EXPECT_EQ(config_from_hugging_face(json, "config.json").layers, config.layers);
+  json["tightloop"]["layers"] = -1;
+  const auto message =
+      error_of(ExitCode::kCheckpoint, [&] { config_from_hugging_face(json, "config.json"); });
+  EXPECT_NE(message.find("layers"), std::string::npos) << message;
+}
+
+TEST(HuggingFace, SizesAreComparedWithTheFilesBeforeAModelIsMade) {
+  for (const auto& [family, key] :
+       std::vector<std::pair<std::string, std::string>>{{"llama", "hidden_size"},
+                                                        {"llama", "vocab_size"},
+                                                        {"llama", "intermediate_size"},
+                                                        {"llama", "num_hidden_layers"},
+                                                        {"qwen3_moe", "num_experts"},
+                                                        {"qwen3_moe", "moe_intermediate_size"},
+                                                        {"gpt2", "n_positions"},
+                                                        {"gpt2", "n_inner"}}) {
+    const TempFolder folder;
+    const auto model = random_model(small(family), 1);
+    export_weights(*model, at::kFloat, {}, folder.path());
+    Json json = read_json(folder / "config.json");
+    json[key] = 1 << 24;
+    write_file_whole(folder / "config.json", json.dump());
+    const auto message = error_of(ExitCode::kCheckpoint, [&] { read_hugging_face(folder.path()); });
+    EXPECT_NE(message.find("config.json"), std::string::npos) << key << ": " << message;
+  }
 }
 
 TEST(HuggingFace, TensorsThatDoNotFitAreNamedWithBothShapes) {
