@@ -198,7 +198,8 @@ TEST_P(Families, CountsAreThoseOfTheModel) {
     const auto model = make_model(sizes, 1);
     const auto size = model_size(sizes);
     int64_t embedding = 0, active = 0, matmul = 0;
-    for (const auto& [name, value, decay] : model->parameters().all()) {
+    for (const Parameter& parameter : model->parameters().all()) {
+      const auto& [name, value] = std::tie(parameter.name, parameter.value);
       const bool expert = name.find("expert_") != std::string::npos;
       const bool table = name.ends_with("embedding") || name == "positions";
       const int64_t met =
