@@ -1,3 +1,5 @@
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
@@ -94,6 +96,18 @@ RunFolder claim(const fs::path& root, const Options& options, Processes& process
   return run;
 }
 
+/// The checkpoint to go on from, the same in every process: which of them can be read is the main one's word.
+Checkpoint choose_checkpoint(const RunFolder& run, Processes& processes) {
+  const at::Tensor step = at::zeros({}, at::kLong);
+  Checkpoint checkpoint;
+  if (processes.main()) {
+    checkpoint = load_checkpoint(run.checkpoints());
+    step.fill_(checkpoint.step);
+  }
+  processes.broadcast(step);
+  return processes.main() ? std::move(checkpoint) : load_checkpoint(run.checkpoints(), step.item<int64_t>());
+}
+
 /// The trainer of a run. A new run that cannot begin leaves no folder behind.
 std::unique_ptr<Trainer> begin(const Recipe& recipe, const RunFolder& run, Processes& processes,
                                bool is_new) {
@@ -126,7 +140,7 @@ void train(const Options& options, const Settings& settings) {
   Checkpoint checkpoint;
   std::vector<std::string> notes;
   if (!is_new) {
-    checkpoint = load_checkpoint(run.checkpoints());
+    checkpoint = choose_checkpoint(run, processes);
     auto resumption = check_resume(run, checkpoint, {settings, options.accept_changed_data});
     if (!resumption.nothing_to_do.empty()) return log::info("{}", resumption.nothing_to_do);
     recipe = std::move(resumption.recipe), notes = std::move(resumption.notes);
@@ -137,6 +151,7 @@ void train(const Options& options, const Settings& settings) {
   const auto begun = begin(recipe, run, processes, processes.main() && is_new);
   Trainer& trainer = *begun;
   if (!is_new) trainer.resume(checkpoint);
+  checkpoint = {};  // its files are not kept open while newer ones take their place
   for (const auto& note : notes) log::info("{}", note);
   evaluate_translations(trainer);
   const TrainResult result = trainer.run();

@@ -16,17 +16,22 @@ Error failure(fmt::format_string<Args...> format, Args&&... args) {
   return {ExitCode::kFailure, fmt::format(format, std::forward<Args>(args)...)};
 }
 
+/// A rate to try where this one was too high.
+std::string lower_rate(const TrainConfig& train) {
+  const bool muon = train.optimizer == "muon";
+  return fmt::format(
+      "A learning rate that is too high is the usual cause: try --train.{} {:g}, or a longer "
+      "--train.warmup_steps.",
+      muon ? "lr_scale" : "lr", (muon ? train.lr_scale : train.lr) / 3);
+}
+
 }  // namespace
 
 DivergenceGuard::DivergenceGuard(const TrainConfig& train, int64_t vocab_size, bool random_data)
     : train_(train), uniform_(std::log(static_cast<double>(vocab_size))), random_data_(random_data) {}
 
 std::string DivergenceGuard::advice() const {
-  const bool muon = train_.optimizer == "muon";
-  return fmt::format(
-      "A learning rate that is too high is the usual cause: try --train.{} {:g}, or a longer "
-      "--train.warmup_steps. Nothing was saved after this; checkpoints on disk are as they were.",
-      muon ? "lr_scale" : "lr", (muon ? train_.lr_scale : train_.lr) / 3);
+  return lower_rate(train_) + " Nothing was saved after this; checkpoints on disk are as they were.";
 }
 
 void DivergenceGuard::step(const StepSums& sums) {
@@ -44,19 +49,21 @@ void DivergenceGuard::step(const StepSums& sums) {
           loss);
     }
   }
-  if (!std::isfinite(loss))
+  const bool skipped = sums[LossBuffer::kSkipped] != 0, finite = std::isfinite(loss);
+  // A loss that is not finite is no matter of fp16's loss scale, which multiplies it later.
+  const bool searching = finite && sums[LossBuffer::kLossScale] > 1;
+  if (!finite && !skipped)
     throw failure("the loss rose from {:.4g} to {} at step {}. {}", std::min(first_, least_), std::fabs(loss),
                   sums.step, advice());
-  window_.push_back({sums.step, sums[LossBuffer::kLoss], tokens});
-  if (window_.size() > kWindow) window_.pop_front();
-
-  const bool skipped = sums[LossBuffer::kSkipped] != 0, searching = sums[LossBuffer::kLossScale] > 1;
   skipped_ += skipped;
   skipped_in_a_row_ = skipped ? skipped_in_a_row_ + !searching : 0;
   if (skipped_in_a_row_ >= kMostSkipped) {
     throw failure("the last {} updates, up to step {}, were skipped: gradients are not finite any more. {}",
                   skipped_in_a_row_, sums.step, advice());
   }
+  if (!finite) return;
+  window_.push_back({sums.step, sums[LossBuffer::kLoss], tokens});
+  if (window_.size() > kWindow) window_.pop_front();
   const bool warm = sums.step > train_.warmup_steps && !random_data_;
   worse_in_a_row_ = warm && loss > kAbove * std::max(uniform_, first_) ? worse_in_a_row_ + 1 : 0;
   uniform_in_a_row_ = warm && std::fabs(loss - uniform_) < kExact * uniform_ ? uniform_in_a_row_ + 1 : 0;
@@ -96,10 +103,9 @@ void DivergenceGuard::refuse_explosion() const {
 void DivergenceGuard::evaluated(int64_t step, double loss) const {
   if (std::isfinite(loss)) return;
   throw failure(
-      "the held-out loss after step {} is {}: the weights have diverged. {} A checkpoint of step {} has "
-      "these "
-      "weights; remove it to go on from an older one.",
-      step, std::isnan(loss) ? "not a number" : "infinite", advice(), step);
+      "the held-out loss after step {0} is {1}: the weights have diverged. {2} If there is a checkpoint of "
+      "step {0}, it holds these weights: remove it to resume from an older one.",
+      step, std::isnan(loss) ? "not a number" : "infinite", lower_rate(train_));
 }
 
 void DivergenceGuard::before_save() const {

@@ -12,7 +12,8 @@ namespace tightloop {
 /// Judges the losses of a run as they are read from the device, so that a run that has diverged ends with a
 /// sentence instead of going on, or ending, as if all were well. Every rule is one that no healthy run meets:
 ///
-/// - a loss that is not finite, in training or on held-out data;
+/// - a loss that is not finite, on held-out data or in a step whose update was made (a step that was
+///   skipped has changed nothing, and counts as skipped);
 /// - over kWindow steps a mean loss of twice ln V (uniform prediction) and twice what it was at first or
 /// best;
 /// - kMostSkipped updates in a row skipped because gradients were not finite: weights stay as they are while

@@ -52,6 +52,12 @@ Values values_in(const std::string& yaml) {
   return values;
 }
 
+/// What loading a tokenizer may read; a .DS_Store, say, decides no ids.
+bool is_tokenizer_file(const fs::path& file) {
+  static const std::set<std::string> endings{".json", ".txt", ".model", ".tiktoken", ".vocab"};
+  return is_file(file) && !file.filename().string().starts_with('.') && endings.contains(file.extension());
+}
+
 std::string tokenizer_hash(const RunFolder& run) {
   Hasher hasher;
   const auto add = [&](const std::string& text) {
@@ -61,7 +67,7 @@ std::string tokenizer_hash(const RunFolder& run) {
   };
   for (const fs::path& folder : {run.tokenizer(), run.target_tokenizer()}) {
     for (const fs::path& file : folder_entries(folder)) {
-      if (!is_file(file)) continue;
+      if (!is_tokenizer_file(file)) continue;
       add((folder.filename() / file.filename()).string());
       add(read_file(file));
     }

@@ -134,10 +134,9 @@ void StepEngine::retry(Work&& work, Undo&& undo) {
     }
     if (optimizer_.halfway())
       throw device_error(
-          "the device has no memory left in the middle of an update ({}); weights are partly changed, and "
-          "the "
-          "run cannot go on. --resume goes on from the last checkpoint; 'tightloop fit RECIPE' says what "
-          "fits.",
+          "the device has no memory left in the middle of an update or of its sums ({}): what is in memory "
+          "is partly changed, and the run cannot go on. --resume goes on from the last checkpoint; "
+          "'tightloop fit RECIPE' says what fits.",
           reason);
     if (again) {
       const auto memory = device_.memory_stats();

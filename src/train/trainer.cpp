@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
@@ -40,6 +41,28 @@ Processes& alone() {
 /// it is about the mean over a micro-batch; a power of two, which changes no rounding.
 double unit_of(const Optimizer& optimizer, int64_t positions) {
   return optimizer.scaler() ? std::exp2(-std::round(std::log2(static_cast<double>(positions)))) : 1.0;
+}
+
+/// What is left of a step to report where its loss is not finite: that it was, and its times.
+StepSums without_loss(StepSums sums) {
+  for (const auto column :
+       {LossBuffer::kLoss, LossBuffer::kTokens, LossBuffer::kCorrect, LossBuffer::kBalance})
+    sums.values[column] = 0;
+  for (auto* parts : {&sums.source_loss, &sums.source_tokens, &sums.source_correct})
+    std::ranges::fill(*parts, 0.0);
+  return sums;
+}
+
+/// What the steps of a checkpoint that does not say so had consumed, by the settings that the run had: its
+/// config.yaml is still theirs.
+int64_t consumed_before(int64_t steps, const RunFolder& run, const Task& task, Processes& processes) {
+  Recipe before;
+  if (processes.main()) before.bind().load(run.config());
+  const int64_t rows = task.config().translates() ? 1 : before.train.micro_batch;
+  const at::Tensor count =
+      at::full({}, steps * before.train.accumulate * rows * processes.world(), at::kLong);
+  processes.broadcast(count);
+  return count.item<int64_t>();
 }
 
 }  // namespace
@@ -96,14 +119,16 @@ void Trainer::resume() { resume(load_checkpoint(run_.checkpoints())); }
 void Trainer::resume(const Checkpoint& checkpoint) {
   optimizer_->load(checkpoint.weights, checkpoint.optimizer);
   done_ = saved_ = checkpoint.step;
-  // Old checkpoints do not say: as many as the steps would have taken with these settings.
-  consumed_ = checkpoint.metadata.value("consumed", done_ * step_samples());
+  const bool old = !checkpoint.metadata.contains("consumed");
+  consumed_ =
+      old ? consumed_before(done_, run_, *task_, processes_) : checkpoint.metadata["consumed"].get<int64_t>();
   nlohmann::json metadata = checkpoint.metadata;
   metadata.update(metadata_);
   metadata_ = std::move(metadata);
   if (processes_.main()) write_settings(run_, recipe_);
   if (metadata_.contains("best")) best_loss_ = metadata_["best"].value("loss", best_loss_);
-  worse_ = metadata_.value("worse", worse_), evaluated_ = metadata_.value("evaluated", evaluated_);
+  // Old checkpoints do not say: an evaluation that was made then is not made again.
+  worse_ = metadata_.value("worse", worse_), evaluated_ = metadata_.value("evaluated", old ? done_ : 0);
   log::info("Resuming after step {}.", done_);
 }
 
@@ -200,10 +225,14 @@ void Trainer::extract(bool all) {
 void Trainer::handle(const StepSums& sums) {
   if (taken_) taken_->push_back(sums);
   guard_->step(sums);
+  const bool finite = std::isfinite(sums[LossBuffer::kLoss]);
+  if (!finite)
+    log::warn("The loss of step {} is not finite; its update was skipped, and averages leave it out.",
+              sums.step);
   // A loss that was computed with the weights of the newest checkpoint has been judged: older ones may go.
   if (removal_due_ && sums.step > saved_ && guard_->healthy()) remove_old();
   const int64_t steps = progress_->line_steps() + 1;
-  auto report = progress_->arrived(sums);
+  auto report = progress_->arrived(finite ? sums : without_loss(sums));
   if (!report) return;
   if (progress_->tokens() == 0) {
     throw data_error(
@@ -227,7 +256,9 @@ void Trainer::handle(const StepSums& sums) {
 void Trainer::look_after_memory(int64_t step) {
   const bool told = due(recipe_.log, step - 1, step, step == recipe_.train.steps).memory;
   if (device_.is_cuda() && (told || memory_is_checked(step))) memory_ = device_.memory_stats();
-  if (empties_cache(recipe_.train, step, memory_, device_.total_memory())) device_.empty_cache();
+  // On a CPU asking for the total reads files, and there is no cache.
+  const int64_t total = device_.is_cuda() ? device_.total_memory() : 0;
+  if (empties_cache(recipe_.train, step, memory_, total)) device_.empty_cache();
 }
 
 bool Trainer::stop_wanted(int64_t step) {

@@ -82,6 +82,19 @@ TEST(Divergence, ALossThatIsNotFiniteIsNamedAtOnce) {
   }
 }
 
+// Its update was skipped: the weights are those of before.
+TEST(Divergence, ALossThatIsNotFiniteOnceInASkippedStepIsNot) {
+  Steps steps;
+  for (int i = 0; i < 20; ++i) steps.add(3, i == 7, 0x1p16, 100);
+  steps.add(INFINITY, true, 0x1p16);
+  EXPECT_FALSE(steps.guard.healthy());
+  for (int i = 0; i < 20; ++i) steps.add(3);
+  steps.guard.before_save();
+  steps.guard.finish();
+  for (int i = 1; i < DivergenceGuard::kMostSkipped; ++i) steps.add(NAN, true, 0x1p16);
+  EXPECT_CONTAINS(error_of(ExitCode::kFailure, [&] { steps.add(NAN, true, 0x1p16); }), "skipped");
+}
+
 TEST(Divergence, AnExplosionIsNamedBeforeASave) {
   Steps steps;
   for (int i = 0; i < 5; ++i) steps.add(3);

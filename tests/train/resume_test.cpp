@@ -85,6 +85,32 @@ TEST(Resume, ASmallerStepTakesNoRowTwice) {
   EXPECT_EQ(load_checkpoint(run.checkpoints()).metadata.at("consumed"), 10 * 8 + 10 * 3);
 }
 
+// As they were before checkpoints counted rows and evaluations.
+TEST(Resume, AnOldCheckpointGoesOnAfterTheRowsOfItsOwnSettings) {
+  const TempFolder folder;
+  auto recipe = small_recipe();
+  recipe.train.steps = 20, recipe.train.stop_at = 10, recipe.train.eval_steps = 10;
+  const auto run = trained(recipe, folder / "run");
+  update_metadata(run.checkpoints(), 10, {{"best", {{"step", 10}, {"loss", 0.1}}}});
+  recipe.train.micro_batch = 4, recipe.train.stop_at = 0, recipe.train.patience = 1;
+  Trainer resumed(recipe, run);
+  resumed.resume();
+  EXPECT_EQ(resumed.run().step, 20) << "the evaluation of step 10 is not made, and counted, again";
+  EXPECT_EQ(load_checkpoint(run.checkpoints()).metadata.at("consumed"), 10 * 8 + 10 * 4);
+}
+
+TEST(Resume, FilesThatAreNoTokenizerDecideNoIds) {
+  const TempFolder folder;
+  auto recipe = small_recipe();
+  recipe.train.steps = 4, recipe.train.stop_at = 2;
+  const auto run = trained(recipe, folder / "run");
+  write_file_whole(run.tokenizer() / ".DS_Store", "x");
+  write_file_whole(run.tokenizer() / "tokenizer.json.partial-1-2-3", "x");
+  check_resume(run, load_checkpoint(run.checkpoints()), {});
+  write_file_whole(run.tokenizer() / "tokenizer_config.json", "{}");
+  error_of(ExitCode::kCheckpoint, [&] { check_resume(run, load_checkpoint(run.checkpoints()), {}); });
+}
+
 TEST(Resume, AnotherPrecisionGoesOnFromTheSameWeights) {
   const TempFolder folder;
   auto recipe = small_recipe();
