@@ -39,8 +39,8 @@ def options():
     parser.add_argument("--verbose", action="store_true", help="show what was as it should be too")
     chosen = parser.parse_args()
     chosen.trials = chosen.count or (1 if chosen.quick else 4)
-    chosen.count = chosen.count or (3 if chosen.quick else 24)
-    chosen.kills = chosen.kills or (5 if chosen.quick else 100)
+    chosen.count = chosen.count or (1 if chosen.quick else 24)
+    chosen.kills = chosen.kills or (3 if chosen.quick else 100)
     if not os.access(chosen.program, os.X_OK):
         sys.exit(f"inject_faults.py: there is no program '{chosen.program}'. Build it (tools/build release tightloop), "
                  "or name one with --program.")

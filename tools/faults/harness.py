@@ -151,8 +151,8 @@ class Bench:
         """Starts it; `limits` are pairs for setrlimit. Without `stdout` its output goes to a file."""
         def prepare():
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP):
-                signal.signal(number, signal.SIG_DFL)  # Python ignores some
+            for name in ("INT", "TERM", "HUP", "QUIT", "USR1", "PIPE", "XFSZ"):
+                signal.signal(getattr(signal, f"SIG{name}"), signal.SIG_DFL)  # Python, nohup and shells ignore some
             for what, value in limits:
                 resource.setrlimit(what, (value, value))
         log = None

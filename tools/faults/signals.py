@@ -143,11 +143,12 @@ def reader(bench, what, command, name, input=None):
         running.process.stdin.flush()
     time.sleep(1.0 + bench.random(FAMILY, what, name).random())
     done = not running.alive()
-    if input and name == "INT":  # stops an answer, not the conversation
+    if input and name == "INT":  # stops an answer, not the conversation: that ends with the questions, or by SIGTERM
         running.send(signal.SIGINT)
-        time.sleep(0.3)
-        running.process.stdin.close()
-    outcome = stop(running, name)
+        time.sleep(1)
+        outcome = stop(running, "TERM")
+    else:
+        outcome = stop(running, name)
     if input and not running.process.stdin.closed:
         running.process.stdin.close()
     verdict = harm(outcome, name) or ("skipped" if done else "recovered")
@@ -181,6 +182,6 @@ def heavy_run(bench):
 def inject(bench):
     work = [call for name in SIGNALS for call in calls(bench, name)]
     if bench.options.quick:
-        work = bench.random(FAMILY, "quick").sample(work, 6)
+        work = bench.random(FAMILY, "quick").sample(work, 4)
     for judge, *what in work:
         judge(bench, *what)
