@@ -5,6 +5,7 @@
 #include <CLI/App.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -150,7 +151,11 @@ void train(const Options& options, const Settings& settings) {
     for (const auto& sentence : unused) log::warn("{}", sentence);
   const auto begun = begin(recipe, run, processes, processes.main() && is_new);
   Trainer& trainer = *begun;
-  if (!is_new) trainer.resume(checkpoint);
+  if (!is_new) {
+    std::ranges::move(check_counts(run, checkpoint, trainer.metadata(), options.accept_changed_data),
+                      std::back_inserter(notes));
+    trainer.resume(checkpoint);
+  }
   checkpoint = {};  // its files are not kept open while newer ones take their place
   for (const auto& note : notes) log::info("{}", note);
   evaluate_translations(trainer);

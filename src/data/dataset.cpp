@@ -10,6 +10,7 @@
 #include "core/files.h"
 #include "core/hash.h"
 #include "core/log.h"
+#include "data/data_files.h"
 #include "data/live_documents.h"
 #include "data/mixed_documents.h"
 #include "data/mixture.h"
@@ -42,30 +43,10 @@ void read_all(const SourceOptions& options, bool val_records, BadRecords& bad, T
   sink.finish();
 }
 
-// A folder stands for the shards of one part in it.
-std::vector<fs::path> shard_paths(const std::vector<std::string>& patterns, const std::string& part) {
-  std::vector<std::string> expanded;
-  for (const std::string& pattern : patterns) {
-    const std::string inside = (fs::path(pattern) / (part + "-*.shard")).string();
-    expanded.push_back(is_folder(pattern) ? inside : pattern);
-  }
-  return expand_all(expanded);
-}
-
 using Parts = std::pair<std::shared_ptr<const Documents>, std::shared_ptr<const Documents>>;  // train, val
 
-std::vector<fs::path> held_out_shards(const DataConfig& config) {
-  if (!config.val.empty()) return shard_paths(config.val, "val");
-  // What `prepare` held out lies beside what it did not.
-  std::vector<fs::path> val;
-  for (const std::string& folder : config.train)
-    if (is_folder(folder) && path_exists(fs::path(folder) / "val-00000.shard"))
-      for (const fs::path& path : shard_paths({folder}, "val")) val.push_back(path);
-  return val;
-}
-
 Parts open_shards(const DataConfig& config, uint64_t tokenizer) {
-  return {std::make_shared<ShardSet>(shard_paths(config.train, "train"), tokenizer),
+  return {std::make_shared<ShardSet>(train_shards(config), tokenizer),
           std::make_shared<ShardSet>(held_out_shards(config), tokenizer)};
 }
 
@@ -138,20 +119,6 @@ Parts load_parts(const SourceOptions& options, const fs::path& index_folder, Bad
 }
 
 }  // namespace
-
-std::vector<fs::path> files_of(const DataConfig& config) {
-  if (config.generated() || config.source == "random") return {};
-  std::vector<fs::path> files;
-  const auto add = [&](std::vector<fs::path> more) { std::ranges::move(more, std::back_inserter(files)); };
-  if (config.source == "shards") {
-    add(shard_paths(config.train, "train"));
-    add(held_out_shards(config));
-    return files;
-  }
-  for (const auto* patterns : {&config.train, &config.train_target, &config.val, &config.val_target})
-    add(expand_all(*patterns));
-  return files;
-}
 
 Dataset load_dataset(const DataConfig& config, const TasksConfig& tasks, const Tokenizer& tokenizer,
                      const ChatConfig& chat, const Tokenizer* target_tokenizer,

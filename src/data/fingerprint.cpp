@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "core/files.h"
 #include "core/hash.h"
-#include "data/dataset.h"
-#include "data/mixture.h"
+#include "data/data_files.h"
 
 namespace tightloop {
 
@@ -16,37 +18,62 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t kBlock = 64 << 10;
 constexpr uint64_t kAll = 256 << 20;  // bytes to hash of all files: a fraction of a second
-constexpr uint64_t kLeast = 8 * kBlock;
+constexpr uint64_t kLargeBlock = 64 << 10, kSmallBlock = 4 << 10;
+constexpr uint64_t kLeast = 2 * kSmallBlock;  // of a file: its first and its last block
+
+// Few large reads where a file's share is worth several of them.
+uint64_t block_of(uint64_t per_file) { return per_file < 8 * kLargeBlock ? kSmallBlock : kLargeBlock; }
+
+uint64_t share_of(size_t files) {
+  const uint64_t share = kAll / std::max<size_t>(1, files), block = block_of(share);
+  return std::max(kLeast, share / block * block);
+}
 
 std::string hash_of(const fs::path& path, uint64_t most) {
   const MappedFile file(path);
   const std::string_view bytes = file.text();
   if (bytes.size() <= most) return hex64(hash64(bytes));
   Hasher hasher;
-  const uint64_t blocks = most / kBlock, last = bytes.size() - kBlock;
+  const uint64_t block = block_of(most), blocks = most / block, last = bytes.size() - block;
   for (uint64_t i = 0; i < blocks; ++i) {
     const auto at = static_cast<uint64_t>(static_cast<double>(last) * static_cast<double>(i) /
                                           static_cast<double>(blocks - 1));
-    hasher.update(bytes.data() + std::min(at, last), kBlock);
+    hasher.update(bytes.data() + std::min(at, last), block);
   }
   return hex64(hasher.digest());
 }
 
-std::vector<fs::path> all_files(const DataConfig& config) {
-  if (config.mixture.empty()) return files_of(config);
-  std::vector<fs::path> files;
-  for (const MixtureEntry& entry : parse_mixture(config))
-    std::ranges::move(files_of(entry.data), std::back_inserter(files));
-  return files;
+// All but the hash.
+json facts_of(const DataFile& file) {
+  return {{"path", json_text(file.path.string())},
+          {"part", json_text(file.part)},
+          {"bytes", file_bytes(file.path)},
+          {"time", file_time(file.path)}};
 }
 
-// "was, is" of one file; empty where its bytes are the same.
+json describe(const DataFile& file, uint64_t per_file) {
+  json is = facts_of(file);
+  is["xxh3"] = hash_of(file.path, per_file);
+  return is;
+}
+
+// What compare_files() made last, by path, for the fingerprint that a resumed run takes next: its files are
+// hashed once.
+struct Known {
+  uint64_t per_file = 0;
+  std::map<std::string, json> files;
+};
+thread_local Known known;
+
+// "was, is" of one file; empty where its bytes and what they are for are the same.
 std::string change(const json& was, const json& is) {
   const auto bytes = [](const json& file) { return file.at("bytes").get<uint64_t>(); };
-  if (was.at("xxh3") == is.at("xxh3") && bytes(was) == bytes(is)) return {};
   const auto path = is.at("path").get<std::string>(), before = was.at("path").get<std::string>();
+  if (was.at("xxh3") == is.at("xxh3") && bytes(was) == bytes(is)) {
+    const auto now = is.at("part").get<std::string>(), part = was.value("part", now);  // old ones do not say
+    return part == now ? "" : fmt::format("'{}': was in {}, is in {}", path, part, now);
+  }
   return fmt::format("'{}': was {} bytes with hash {}{}, is {} bytes with hash {}", path, bytes(was),
                      was.at("xxh3").get<std::string>(), before == path ? "" : fmt::format(" in '{}'", before),
                      bytes(is), is.at("xxh3").get<std::string>());
@@ -66,43 +93,55 @@ std::string json_text(const std::string& text) {
 }
 
 json fingerprint_files(const DataConfig& config, uint64_t per_file) {
-  const auto paths = all_files(config);
-  if (per_file == 0)
-    per_file = std::max(kLeast, kAll / std::max<uint64_t>(1, paths.size()) / kBlock * kBlock);
-  json files = json::array();
-  for (const fs::path& path : paths)
-    files.push_back({{"path", json_text(path.string())},
-                     {"bytes", file_bytes(path)},
-                     {"time", file_time(path)},
-                     {"xxh3", hash_of(path, per_file)}});
-  return {{"per_file", per_file}, {"files", files}};
+  const auto files = data_files(config);
+  if (per_file == 0) per_file = share_of(files.size());
+  const Known before = std::exchange(known, {});
+  json described = json::array();
+  for (const DataFile& file : files) {
+    json is = facts_of(file);
+    const auto it = before.files.find(is.at("path"));
+    const bool same = it != before.files.end() && before.per_file == per_file &&
+                      it->second.at("bytes") == is.at("bytes") && it->second.at("time") == is.at("time");
+    is["xxh3"] = same ? it->second.at("xxh3").get<std::string>() : hash_of(file.path, per_file);
+    described.push_back(std::move(is));
+  }
+  return {{"per_file", per_file}, {"files", described}};
 }
 
 ChangedFiles compare_files(const json& was, const DataConfig& config) {
-  const auto per_file = was.at("per_file").get<uint64_t>();
-  const json &before = was.at("files"),
-             now = fingerprint_files(config, std::max(per_file, kLeast)).at("files");
+  const uint64_t per_file = std::max(was.at("per_file").get<uint64_t>(), kLeast);
+  const json& before = was.at("files");
+  const auto files = data_files(config);
   ChangedFiles result;
-  if (before.size() != now.size()) {
-    const auto old_files = by_path(before), new_files = by_path(now);
-    for (const auto& [path, file] : old_files)
-      if (!new_files.contains(path)) result.changed.push_back(fmt::format("'{}': was there, is gone", path));
-    for (const auto& [path, file] : new_files) {
+  if (before.size() != files.size()) {
+    const auto old_files = by_path(before);
+    std::set<std::string> names;
+    std::vector<std::string> others;
+    for (const DataFile& file : files) {
+      const std::string path = json_text(file.path.string());
+      names.insert(path);
       const auto old = old_files.find(path);
-      auto line = old == old_files.end() ? fmt::format("'{}': is new", path) : change(*old->second, *file);
-      if (!line.empty()) result.changed.push_back(std::move(line));
+      auto line = old == old_files.end() ? fmt::format("'{}': is new", path)
+                                         : change(*old->second, describe(file, per_file));
+      if (!line.empty()) others.push_back(std::move(line));
     }
+    for (const auto& [path, file] : old_files)
+      if (!names.contains(path)) result.changed.push_back(fmt::format("'{}': was there, is gone", path));
+    std::ranges::move(others, std::back_inserter(result.changed));
     if (result.changed.empty())
-      result.changed.push_back(fmt::format("were {} files, are {}", before.size(), now.size()));
+      result.changed.push_back(fmt::format("were {} files, are {}", before.size(), files.size()));
     return result;
   }
-  for (size_t i = 0; i < now.size(); ++i) {
-    const auto path = now[i].at("path").get<std::string>(), old = before[i].at("path").get<std::string>();
-    if (auto line = change(before[i], now[i]); !line.empty()) {
+  known = {per_file, {}};
+  for (size_t i = 0; i < files.size(); ++i) {
+    const json now = describe(files[i], per_file);
+    const auto path = now.at("path").get<std::string>(), old = before[i].at("path").get<std::string>();
+    known.files[path] = now;
+    if (auto line = change(before[i], now); !line.empty()) {
       result.changed.push_back(std::move(line));
     } else if (path != old) {
       result.moved.push_back(fmt::format("'{}': was '{}', the same bytes", path, old));
-    } else if (before[i].at("time") != now[i].at("time") && now[i].at("bytes").get<uint64_t>() > per_file) {
+    } else if (before[i].at("time") != now.at("time") && now.at("bytes").get<uint64_t>() > per_file) {
       result.moved.push_back(fmt::format(
           "'{}': was written to or copied since; its size and all blocks looked at are the same", path));
     }

@@ -150,13 +150,28 @@ class Shards {
   std::unique_ptr<ShardWriter> train_, val_;
 };
 
+/// The settings of a section as YAML. Those that came after the first folders were prepared are left out
+/// while they have their defaults, so that what was prepared before them stays good.
+template <class Section>
+std::string hashed_text(const std::string& name, Section section) {
+  static const std::set<std::string> later{"data.ignore_fields", "chat.answer_tokens"};
+  Section standard;
+  Fields fields, defaults;
+  section.describe(fields);
+  standard.describe(defaults);
+  std::string text = name + ":\n";
+  for (size_t i = 0; i < fields.all().size(); ++i) {
+    const Field& field = fields.all()[i];
+    if (later.contains(name + "." + field.name()) && field.text() == defaults.all()[i].text()) continue;
+    text += fmt::format("  {}: {}\n", field.name(), field.text());
+  }
+  return text;
+}
+
 }  // namespace
 
 uint64_t prepare_key(const SourceOptions& options) {
-  Config config;
   DataConfig data = options.data;
-  TasksConfig tasks = options.tasks;
-  ChatConfig chat = options.chat;
   // How the work is shared out does not change what comes of it.
   const DataConfig standard;
   data.num_workers = standard.num_workers, data.prefetch_factor = standard.prefetch_factor;
@@ -164,10 +179,8 @@ uint64_t prepare_key(const SourceOptions& options) {
   data.tokenizer_batch_size = standard.tokenizer_batch_size;
   data.rows = standard.rows, data.seq_len = standard.seq_len, data.cache = standard.cache;
   data.tokenize = standard.tokenize;
-  config.add_section("data", data, "");
-  config.add_section("tasks", tasks, "");
-  config.add_section("chat", chat, "");
-  std::string all = config.to_yaml() + hex64(options.tokenizer.fingerprint());
+  std::string all = hashed_text("data", data) + hashed_text("tasks", options.tasks) +
+                    hashed_text("chat", options.chat) + hex64(options.tokenizer.fingerprint());
   if (options.target_tokenizer) all += hex64(options.target_tokenizer->fingerprint());
   if (!data.generated()) {
     for (const auto& patterns : {data.train, data.val, data.train_target, data.val_target})

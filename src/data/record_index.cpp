@@ -85,7 +85,8 @@ class Scratch {
 }  // namespace
 
 RecordIndex open_index(const SourceOptions& options, const fs::path& folder) {
-  const std::string name = "index-" + hex64(prepare_key(options));
+  // Records are rendered again: an index of when other records were good (index-...) is of no use.
+  const std::string name = "index2-" + hex64(prepare_key(options));
   if (folder.empty()) {
     const Scratch scratch(temporary_folder() / ("tightloop-" + name));
     write_index(options, scratch.path());

@@ -13,6 +13,7 @@
 #include "train/loading.h"
 #include "train/memory_plan.h"
 #include "train/optimizer.h"
+#include "train/resume_check.h"
 #include "train/run_tokenizer.h"
 #include "train/saved_model.h"
 
@@ -25,6 +26,7 @@ LanguageTask::LanguageTask(Recipe& recipe, const RunFolder& run, nlohmann::json&
     tokenizer_ = prepare_tokenizer(recipe, run);
     dataset_ = load_dataset(recipe.data, recipe.tasks, *tokenizer_, recipe.chat, nullptr, run.index());
     if (dataset_.bad.total() > 0) log::warn("{}", dataset_.bad.report());
+    keep_counts(dataset_, metadata);
     recipe.model.resolve(tokenizer_->vocab_size(), recipe.data.seq_len);
   }
   model_ = make_model(settled_model(recipe, device(recipe.train.device)), recipe.train.seed);

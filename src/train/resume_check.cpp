@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "data/dataset.h"
 #include "data/fingerprint.h"
 #include "train/run_settings.h"
 #include "train/schedule.h"
@@ -13,6 +14,10 @@
 namespace tightloop {
 
 namespace {
+
+using nlohmann::json;
+
+constexpr const char* kDocuments = "documents";
 
 /// An entry of data.mixture without the files that it names.
 std::string without_files(const std::string& entry) {
@@ -32,13 +37,13 @@ double rate(const TrainConfig& train, int64_t step, int64_t width) {
   return peak * rates_at(train, step, width).share;
 }
 
-/// Where the schedule is another one and its rate higher than the last that was used.
+/// Where the rate goes up, to more than what was planned.
 std::string rate_note(const Recipe& was, const Recipe& is, int64_t step) {
   if (step == 0) return {};
   const double before = rate(was.train, step, was.model.width),
+               planned = rate(was.train, step + 1, was.model.width),
                now = rate(is.train, step + 1, is.model.width);
-  const bool planned = step < was.train.steps && now == rate(was.train, step + 1, was.model.width);
-  if (planned || now <= before * (1 + 1e-9)) return {};
+  if (now <= std::max(before, planned) * (1 + 1e-9)) return {};
   return fmt::format("The learning rate goes up{}: it was {:.3g} at step {}, it is {:.3g} at step {}.",
                      step > was.train.warmup_steps ? " again" : "", before, step, now, step + 1);
 }
@@ -63,6 +68,15 @@ std::string nothing_left(const Recipe& recipe, const RunFolder& run, const Check
       step, train.stop_at, again);
 }
 
+void refuse_unless(bool accepted, const std::vector<std::string>& changed, const char* advice,
+                   const RunFolder& run) {
+  if (accepted || changed.empty()) return;
+  throw data_error(
+      "the data is not what the run was trained on:\n{}\nNothing was changed. {}. To go on with other data, "
+      "its rows counted on from where the run is: tightloop train --resume {} --accept-changed-data",
+      listed(changed), advice, run.root().string());
+}
+
 void check_data(const RunFolder& run, const Checkpoint& checkpoint, const ResumeOptions& options,
                 bool other_names, Resumption& resumption) {
   ChangedFiles files;
@@ -72,17 +86,48 @@ void check_data(const RunFolder& run, const Checkpoint& checkpoint, const Resume
     files.changed = {"other files are named, and the checkpoint does not say what was in those of before"};
   }
   std::ranges::move(files.moved, std::back_inserter(resumption.notes));
-  if (files.changed.empty()) return;
-  if (!options.accept_changed_data)
-    throw data_error(
-        "the data is not what the run was trained on:\n{}\nNothing was changed. Put the files back, or "
-        "name them where they are now with --data.train. To go on with other data, its rows counted on "
-        "from where the run is: tightloop train --resume {} --accept-changed-data",
-        listed(files.changed), run.root().string());
+  refuse_unless(options.accept_changed_data, files.changed,
+                "Put the files back, or name them where they are now with --data.train", run);
   std::ranges::move(files.changed, std::back_inserter(resumption.notes));
 }
 
+json counts_of(const Documents& documents) {
+  return {{"documents", documents.size()}, {"tokens", documents.tokens()}};
+}
+
 }  // namespace
+
+void keep_counts(const Dataset& dataset, json& metadata) {
+  metadata[kDocuments] = {
+      {"train", counts_of(*dataset.train)}, {"val", counts_of(*dataset.val)}, {"bad", dataset.bad.total()}};
+}
+
+std::vector<std::string> check_counts(const RunFolder& run, const Checkpoint& checkpoint,
+                                      const json& metadata, bool accept_changed_data) {
+  if (!metadata.contains(kDocuments)) return {};
+  const json& now = metadata.at(kDocuments);
+  if (!checkpoint.metadata.contains(kDocuments)) {
+    const auto bad = now.at("bad").get<uint64_t>();
+    if (bad == 0) return {};
+    return {
+        fmt::format("The checkpoint does not say how many documents it was trained on. {} records are left "
+                    "out now: if the version that it is of took some of them, its rows were others.",
+                    bad)};
+  }
+  const json& before = checkpoint.metadata.at(kDocuments);
+  std::vector<std::string> changed;
+  for (const char* part : {"train", "val"})
+    for (const char* unit : {"documents", "tokens"})
+      if (before.at(part).at(unit) != now.at(part).at(unit))
+        changed.push_back(fmt::format("{} of {}: were {}, are {}", unit, part,
+                                      before.at(part).at(unit).get<uint64_t>(),
+                                      now.at(part).at(unit).get<uint64_t>()));
+  refuse_unless(accept_changed_data, changed,
+                "Where the files are as they were, this version takes other records of them than the one "
+                "that began the run: go on with that one",
+                run);
+  return changed;
+}
 
 Resumption check_resume(const RunFolder& run, const Checkpoint& checkpoint, const ResumeOptions& options) {
   Resumption resumption{read_settings(run, checkpoint.metadata, /*all=*/true), {}, {}};

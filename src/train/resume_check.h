@@ -9,6 +9,8 @@
 
 namespace tightloop {
 
+struct Dataset;
+
 struct ResumeOptions {
   std::vector<std::string> settings;  // from the command line, as Config::apply takes them
   bool accept_changed_data = false;
@@ -25,5 +27,12 @@ struct Resumption {
 /// the checkpoint, the settings that are to change (usage errors list those that may not), and the data files
 /// (a data error lists those that hold something else, unless that is accepted).
 Resumption check_resume(const RunFolder& run, const Checkpoint& checkpoint, const ResumeOptions& options);
+
+/// Keeps for checkpoints, as `documents`, how many documents and tokens the files have become.
+void keep_counts(const Dataset& dataset, nlohmann::json& metadata);
+/// Compares them, once the data is loaded: `metadata` is what keep_counts() wrote now. A data error says
+/// "were, are", unless that is accepted; then notes for people do.
+std::vector<std::string> check_counts(const RunFolder& run, const Checkpoint& checkpoint,
+                                      const nlohmann::json& metadata, bool accept_changed_data);
 
 }  // namespace tightloop

@@ -15,6 +15,7 @@
 #include "train/checkpoint.h"
 #include "train/loading.h"
 #include "train/pair_loss.h"
+#include "train/resume_check.h"
 #include "train/saved_model.h"
 
 namespace tightloop {
@@ -28,6 +29,7 @@ TranslationTask::TranslationTask(Recipe& recipe, const RunFolder& run, nlohmann:
     dataset_ = load_dataset(recipe.data, recipe.tasks, *tokenizers_.source, recipe.chat,
                             &tokenizers_.target(), run.index());
     if (dataset_.bad.total() > 0) log::warn("{}", dataset_.bad.report());
+    keep_counts(dataset_, metadata);
     recipe.model.resolve_pair(tokenizers_.source->vocab_size(), tokenizers_.target().vocab_size(),
                               recipe.data.seq_len);
   }

@@ -1,5 +1,9 @@
 #include "data/fingerprint.h"
 
+#include <fmt/format.h>
+
+#include <fstream>
+
 #include "core/files.h"
 #include "support.h"
 
@@ -64,6 +68,70 @@ TEST(Fingerprint, LooksAtTheFirstAndTheLastByteOfLargeFiles) {
   EXPECT_EQ(compare_files(was, data).moved.size(), 1u) << "its time is all that can be said about the rest";
 }
 
+TEST(Fingerprint, WhatAFileIsReadForIsCompared) {
+  const TempFolder folder;
+  write_file_whole(folder / "a.txt", "one two three");
+  write_file_whole(folder / "b.txt", "four five six");
+  const std::string a = (folder / "a.txt").string(), b = (folder / "b.txt").string();
+  DataConfig both, apart, pairs;
+  both.train = {a, b};
+  apart.train = {a}, apart.val = {b};
+  auto was = fingerprint_files(both);
+  EXPECT_TRUE(compare_files(was, both).changed.empty());
+  const auto changed = compare_files(was, apart).changed;
+  ASSERT_EQ(changed.size(), 1u);
+  EXPECT_NE(changed[0].find("b.txt': was in train, is in val"), std::string::npos) << changed[0];
+  for (auto& file : was["files"]) file.erase("part");
+  EXPECT_TRUE(compare_files(was, apart).changed.empty()) << "a checkpoint that does not say";
+
+  const std::string first = "source=text train=" + a, second = "source=text train=";
+  DataConfig mixture, other;
+  mixture.mixture = {first + "," + b, "source=tasks"};
+  EXPECT_TRUE(compare_files(fingerprint_files(mixture), mixture).changed.empty());
+  mixture.mixture = {first, second + a + "," + b};
+  other.mixture = {first + "," + a, second + b};
+  EXPECT_EQ(compare_files(fingerprint_files(mixture), other).changed.size(), 1u);
+}
+
+TEST(Fingerprint, OfManyFilesLittleIsHashed) {
+  const TempFolder folder;
+  constexpr uint64_t kFiles = 3000;
+  for (uint64_t i = 0; i < kFiles; ++i) std::ofstream(folder / fmt::format("{}.txt", i)) << i;
+  const auto was = fingerprint_files(text_of(folder / "*.txt"));
+  ASSERT_EQ(was.at("files").size(), kFiles);
+  EXPECT_LE(was.at("per_file").get<uint64_t>() * kFiles, uint64_t{256} << 20);
+
+  const auto data = text_of(folder / "large");
+  const std::string whole(100'000, 'x');
+  write_file_whole(folder / "large", whole);
+  constexpr uint64_t kPart = 8 << 10;  // of 32768 files or more
+  const auto large = fingerprint_files(data, kPart);
+  const auto with = [&](size_t at) {
+    auto changed = whole;
+    changed[at] = 'y';
+    write_file_whole(folder / "large", changed);
+    return compare_files(large, data).changed.size();
+  };
+  EXPECT_EQ(with(0), 1u);
+  EXPECT_EQ(with(4095), 1u);
+  EXPECT_EQ(with(whole.size() - 4096), 1u);
+  EXPECT_EQ(with(whole.size() - 1), 1u);
+  EXPECT_EQ(with(whole.size() / 2), 0u) << "only the first and the last block are looked at";
+}
+
+TEST(Fingerprint, AComparedFileIsNotReadAgain) {
+  const TempFolder folder;
+  const auto data = text_of(folder / "a.txt");
+  write_file_whole(folder / "a.txt", "one two three");
+  const auto time = fs::last_write_time(folder / "a.txt");
+  const auto was = fingerprint_files(data);
+  EXPECT_TRUE(compare_files(was, data).changed.empty());
+  write_file_whole(folder / "a.txt", "one two threE");
+  fs::last_write_time(folder / "a.txt", time);
+  EXPECT_EQ(fingerprint_files(data), was) << "as it was compared";
+  EXPECT_NE(fingerprint_files(data), was) << "once";
+}
+
 TEST(Fingerprint, KnowsTheFilesOfEverySource) {
   const TempFolder folder;
   for (const char* name : {"a", "b", "c", "d", "train-00000.shard", "val-00000.shard"})
@@ -87,13 +155,9 @@ TEST(Fingerprint, KnowsTheFilesOfEverySource) {
   }
 }
 
-TEST(Fingerprint, NamesThatAreNotUtf8GoIntoJson) {
-  const TempFolder folder;
-  const fs::path path = folder / "caf\xE9.txt";
-  write_file_whole(path, "text");
-  const auto was = fingerprint_files(text_of(path));
-  EXPECT_FALSE(was.dump().empty());
-  EXPECT_TRUE(compare_files(was, text_of(path)).changed.empty());
+TEST(Fingerprint, TextThatIsNotUtf8GoesIntoJson) {
+  EXPECT_EQ(json_text("caf\xC3\xA9"), "caf\xC3\xA9");
+  EXPECT_FALSE(nlohmann::json(json_text("caf\xE9")).dump().empty());
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fstream>
 
+#include "core/hash.h"
 #include "data/byte_tokenizer.h"
 #include "data/dataset.h"
 #include "data/loader.h"
@@ -49,6 +50,19 @@ std::string contents(const fs::path& folder) {
   std::string all;
   for (const auto& path : paths) all += path.filename().string() + read_all(path);
   return all;
+}
+
+// Folders and caches that were prepared before a setting came are good while it has its default. A setting
+// that is new goes to the list in prepare_key(); this number stays.
+TEST(Prepare, TheKeyOfStandardSettingsStaysWhatItWas) {
+  Case it(1);
+  it.data = {}, it.data.source = "tasks";
+  const uint64_t standard = prepare_key(it.source());
+  EXPECT_EQ(hex64(standard), "78bb1f761829389f");
+  it.data.ignore_fields = {"tools"};
+  EXPECT_NE(prepare_key(it.source()), standard);
+  it.data.ignore_fields = {}, it.chat.answer_tokens = "parse";
+  EXPECT_NE(prepare_key(it.source()), standard);
 }
 
 TEST(Prepare, ShardsHoldWhatRawFilesGive) {

@@ -170,5 +170,43 @@ TEST(Resume, AMixtureMayNameOtherFilesButNothingElse) {
   error_of(ExitCode::kUsage, [&] { check_resume(run, checkpoint, with(entry("b.jsonl", "epochs=2"))); });
 }
 
+TEST(Resume, OtherDocumentsOfTheSameFilesAreRefused) {
+  const TempFolder folder;
+  auto recipe = small_recipe();
+  recipe.train.steps = 4, recipe.train.stop_at = 2;
+  const auto run = trained(recipe, folder / "run");
+  auto checkpoint = load_checkpoint(run.checkpoints());
+  EXPECT_EQ(checkpoint.metadata.at("documents").at("train").at("documents"), 400);
+  EXPECT_GT(checkpoint.metadata.at("documents").at("val").at("tokens"), 0);
+  const Trainer again(recipe, run);
+  nlohmann::json now = again.metadata();
+  EXPECT_TRUE(check_counts(run, checkpoint, now, false).empty());
+
+  now["documents"]["train"]["documents"] = 399;
+  const auto why = error_of(ExitCode::kData, [&] { check_counts(run, checkpoint, now, false); });
+  EXPECT_NE(why.find("documents of train: were 400, are 399"), std::string::npos) << why;
+  EXPECT_EQ(check_counts(run, checkpoint, now, true).size(), 1u);
+
+  checkpoint.metadata.erase("documents");
+  EXPECT_TRUE(check_counts(run, checkpoint, now, false).empty());
+  now["documents"]["bad"] = 1;
+  EXPECT_EQ(check_counts(run, checkpoint, now, false).size(), 1u);
+}
+
+TEST(Resume, ARateThatRisesAsPlannedIsNotMentioned) {
+  const TempFolder folder;
+  auto recipe = small_recipe();
+  recipe.train.steps = 40, recipe.train.warmup_steps = 30, recipe.train.stop_at = 20;
+  const auto run = trained(recipe, folder / "run");
+  const auto checkpoint = load_checkpoint(run.checkpoints());
+  const auto said = [&](const char* rate) {
+    const auto notes =
+        check_resume(run, checkpoint, {{"--train.stop_at=0", "--train.lr", rate}, false}).notes;
+    return notes.back().find("The learning rate goes up") != std::string::npos;
+  };
+  EXPECT_FALSE(said("0.0099"));
+  EXPECT_TRUE(said("0.0101"));
+}
+
 }  // namespace
 }  // namespace tightloop
