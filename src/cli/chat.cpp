@@ -79,6 +79,8 @@ class Conversation {
       left_out_ = true;
     }
     put("\n");
+    if (reply.beyond_context)
+      log::warn("The question is longer than the context that the model was trained on.");
     const bool stopped = interrupted();
     clear_interrupt();
     throw_if_interrupted();  // a signal other than Ctrl-C

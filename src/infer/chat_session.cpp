@@ -47,7 +47,8 @@ ChatSession::Reply ChatSession::ask(const std::string& text, const SamplingConfi
                                     const std::function<void(const std::string&)>& on_text) {
   if (const auto token = chat_.smuggled_token(text); !token.empty())
     throw data_error("the question holds '{}', a control token that this tokenizer cannot spell out.", token);
-  check_length(text, context_);
+  const int64_t longest = longest_prompt(model_.config());
+  check_length(text, longest);
   history_.push_back({Role::kUser, text});
   // Room for an answer: what was asked for, but no more than half of the context.
   const int64_t room = std::min(sampling.max_tokens, context_ / 2);
@@ -59,12 +60,14 @@ ChatSession::Reply ChatSession::ask(const std::string& text, const SamplingConfi
     first_turn_ += 2, reply.dropped += 2;
     ids = prompt(first_turn_);
   }
-  if (static_cast<int64_t>(ids.size()) > context_) {
+  if (static_cast<int64_t>(ids.size()) > longest) {
     history_.pop_back();
     first_turn_ = first_turn;
-    throw usage_error("a question of {} tokens does not fit into the model's context of {}. Shorten it.",
-                      ids.size(), context_);
+    throw usage_error(
+        "a question of {} tokens is too long for the model, which reads {} at most. Shorten it.", ids.size(),
+        longest);
   }
+  reply.beyond_context = static_cast<int64_t>(ids.size()) > context_;
 
   // What was read before and is the same again is not read twice. The last token always is: its state is
   // asked for.

@@ -32,6 +32,7 @@ class ChatSession {
     AnswerEnd end = AnswerEnd::kLength;
     int64_t tokens = 0, read = 0;  // made, and newly read before that
     size_t dropped = 0;            // turns that were left out to make room in the context
+    bool beyond_context = false;   // the question alone is longer than it
   };
 
   /// All must outlive the session. `context` tokens are the most that prompt and answer may take; older turns
@@ -39,7 +40,7 @@ class ChatSession {
   ChatSession(LanguageModel& model, const Tokenizer& tokenizer, const ChatTemplate& chat, int64_t context);
 
   /// Asks, and waits for the answer; `on_text` sees it as it arrives. Both turns join the history, also where
-  /// the answer was interrupted. A question that does not fit into the context is a usage error.
+  /// the answer was interrupted. A question far longer than the context is a usage error.
   Reply ask(const std::string& text, const SamplingConfig& sampling, const std::vector<std::string>& stops,
             const std::function<void(const std::string&)>& on_text = {});
 

@@ -16,6 +16,7 @@ namespace tightloop {
 
 namespace {
 
+constexpr size_t kManyBytes = 1 << 20;     // of a line: what is tokenized at the most, or all that can matter
 constexpr int64_t kLongestUnknown = 1024;  // tokens of a source, where the model does not say
 
 std::vector<int32_t> document(const Documents& documents, uint64_t number) {
@@ -82,7 +83,7 @@ std::vector<std::vector<TextTranslation>> translate(Seq2Seq& model, const PairTo
     auto& ids = sources.emplace_back();
     ids.push_back(marks.begin);
     throw_if_interrupted();
-    const std::string_view text = first_bytes(lines[line], longest * kMostTokenBytes);
+    const std::string_view text = first_bytes(lines[line], std::max(kManyBytes, longest * kMostTokenBytes));
     if (!split_words(text).empty()) tokenizers.source->encode(text, ids, SpecialText::kText);
     ids.push_back(marks.end);
     if (ids.size() <= longest) continue;

@@ -77,16 +77,16 @@ TEST_F(Hostile, OutputThatNobodyReadsEndsQuietly) {
   EXPECT_TRUE(contains(outcome.output, "code 0\ncode 141\n")) << outcome.output;
 }
 
-TEST_F(Hostile, AQuestionLongerThanTheContextIsLeftOutWithASentence) {
+TEST_F(Hostile, AQuestionFarLongerThanTheContextIsLeftOut) {
   const auto talk =
       in("(head -c 3000000 /dev/zero | tr '\\0' a; echo; echo 'What is 3?') | timeout 20 "
          "'" TIGHTLOOP_BINARY_DIR "/tightloop' chat --run runs/talk --device cpu --max-tokens 4");
   EXPECT_EQ(talk.exit_code, 3) << talk.output;
   EXPECT_TRUE(contains(talk.output, "line 1 is left out")) << talk.output;
   const auto shorter =
-      in("(head -c 4000 /dev/zero | tr '\\0' a; echo) | tightloop chat --run runs/talk --device cpu");
+      in("(head -c 40000 /dev/zero | tr '\\0' a; echo) | tightloop chat --run runs/talk --device cpu");
   EXPECT_EQ(shorter.exit_code, 3) << shorter.output;
-  EXPECT_TRUE(contains(shorter.output, "context of 64")) << shorter.output;
+  EXPECT_TRUE(contains(shorter.output, "4096 at most")) << shorter.output;
 }
 
 TEST_F(Hostile, PromptsAreBoundedByTheContext) {

@@ -31,13 +31,13 @@ class Chat : public ::testing::Test {
   }
 };
 
-TEST_F(Chat, AQuestionLongerThanTheContextIsRefusedAndForgotten) {
+TEST_F(Chat, AQuestionFarLongerThanTheContextIsRefusedAndForgotten) {
   ChatSession session(*model, tokenizer, chat, 200);
   session.ask("hello", sampling, {});
-  for (const size_t bytes : {size_t{201}, size_t{3'000'000}}) {
+  for (const size_t bytes : {size_t{5000}, size_t{3'000'000}}) {
     const auto message =
         testing::error_of(ExitCode::kUsage, [&] { session.ask(std::string(bytes, 'a'), sampling, {}); });
-    EXPECT_NE(message.find("200"), std::string::npos) << message;
+    EXPECT_NE(message.find("4096"), std::string::npos) << message;
   }
   EXPECT_EQ(session.history().size(), 2u);
   const auto next = session.ask("again", sampling, {});
@@ -94,6 +94,7 @@ TEST_F(Chat, OldTurnsLeaveAFullContext) {
   EXPECT_EQ(session.history().size(), 10u) << "all of it stays in the history";
   // A question that does not fit on its own is still asked.
   EXPECT_NO_THROW(session.ask(std::string(200, 'x'), sampling, {}));
+  EXPECT_TRUE(session.ask(std::string(200, 'x'), sampling, {}).beyond_context);
 }
 
 TEST_F(Chat, WhatAUserWritesIsNoControlToken) {

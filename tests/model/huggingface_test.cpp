@@ -155,7 +155,6 @@ TEST(HuggingFace, SettingsThatWeLackAreRefusedByName) {
   refuse("llama", "eos_token_id", {1, 64});
   refuse("llama", "bos_token_id", -1);
   refuse("llama", "eos_token_id", "end");
-  refuse("llama", "head_dim", 7);
   refuse("qwen3", "attention_bias", true);
   refuse("qwen3", "layer_types", {"full_attention", "sliding_attention"});
   refuse("qwen3_moe", "decoder_sparse_step", 2);
