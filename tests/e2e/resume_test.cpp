@@ -251,6 +251,30 @@ TEST(ResumeVerb, CheckpointsOfAnOlderVersionAreTakenWithAWarning) {
   EXPECT_TRUE(contains(resumed.output, "older version")) << resumed.output;
 }
 
+TEST(ResumeVerb, OtherDocumentsOfTheSameFilesAreRefusedUnlessAsked) {
+  const TempFolder folder;
+  write_text(folder);
+  begin(folder, text_settings());
+  const fs::path path = folder / "runs/a/checkpoints/step-00000004/state.json";
+  auto state = json::parse(read_file(path));
+  auto& documents = state["metadata"]["documents"]["train"]["documents"];
+  const auto are = documents.get<uint64_t>();
+  documents = are + 1;  // as a version would have it that took one record more
+  state["format"] = 1;
+  state.erase("xxh3");
+  write_file_whole(path, state.dump());
+  const std::string settings = read_file(folder / "runs/a/config.yaml");
+  const std::string line =
+      "documents of train: were " + std::to_string(are + 1) + ", are " + std::to_string(are) + "\n";
+  const auto refused = resume(folder);
+  EXPECT_EQ(refused.exit_code, 3) << refused.output;
+  EXPECT_TRUE(contains(refused.output, line)) << refused.output;
+  EXPECT_EQ(read_file(folder / "runs/a/config.yaml"), settings);
+  const auto accepted = resume(folder, "--accept-changed-data");
+  EXPECT_EQ(accepted.exit_code, 0) << accepted.output;
+  EXPECT_TRUE(contains(accepted.output, line)) << accepted.output;
+}
+
 TEST(ResumeVerb, TextWithALiteralEndOfTextGivesTheSameTokens) {
   const fs::path gpt2 = testing::shared_data() / "tokenizers/gpt2";
   SKIP_WITHOUT(gpt2);
