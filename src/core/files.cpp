@@ -9,10 +9,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <csignal>
 #include <cstring>
+#include <fstream>
+#include <optional>
 #include <utility>
 
 #include "core/error.h"
@@ -51,13 +55,16 @@ fs::file_type type_of(const fs::path& path) {
   return type;
 }
 
-/// Process ids mean something on one machine and in one container alone.
+/// Process ids mean something on one machine, in one container and until it is started again. Machines may
+/// share a name, and the first container has the same number on all of them.
 const std::string& machine() {
   static const std::string name = [] {
     char host[256] = {};
     ::gethostname(host, sizeof host - 1);
     std::error_code ignored;
-    return hex64(hash64(host + fs::read_symlink("/proc/self/ns/pid", ignored).string())).substr(0, 8);
+    std::string boot;
+    std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+    return hex64(hash64(host + fs::read_symlink("/proc/self/ns/pid", ignored).string() + boot)).substr(0, 8);
   }();
   return name;
 }
@@ -69,15 +76,44 @@ std::vector<fs::path> entries_of(const fs::path& folder, std::error_code& failur
   return entries;
 }
 
-/// Removes what begins like this and goes on with the id of a process that is gone.
-void remove_left_over(const fs::path& folder, const std::string& prefix) {
+constexpr std::string_view kPartial = ".partial-";
+constexpr std::chrono::hours kForgotten{7 * 24};
+
+/// A name of partial_path, taken apart.
+struct PartialName {
+  std::string machine;
+  pid_t process = 0;
+};
+
+std::optional<PartialName> parse_partial(std::string_view name, std::string_view final_name) {
+  constexpr size_t kMachine = 8;
+  if (!name.starts_with(final_name) || !name.substr(final_name.size()).starts_with(kPartial)) return {};
+  name.remove_prefix(final_name.size() + kPartial.size());
+  const auto is_hex = [](unsigned char c) { return std::isxdigit(c) != 0; };
+  if (name.size() <= kMachine || name[kMachine] != '-' ||
+      !std::ranges::all_of(name.substr(0, kMachine), is_hex))
+    return {};
+  PartialName parsed{std::string(name.substr(0, kMachine)), 0};
+  const auto end = std::from_chars(name.data() + kMachine + 1, name.data() + name.size(), parsed.process).ptr;
+  if (parsed.process <= 0 || end == name.data() + name.size() || *end != '-') return {};
+  return parsed;
+}
+
+/// Whether nobody will go on writing it: its process is gone, or it is of another machine and old.
+bool is_forgotten(const fs::path& path, const PartialName& name) {
+  if (name.machine == machine()) return ::kill(name.process, 0) != 0 && errno == ESRCH;
+  std::error_code failure;
+  const auto written = fs::last_write_time(path, failure);
+  return !failure && fs::file_time_type::clock::now() - written > kForgotten;
+}
+
+void remove_forgotten(const fs::path& path) {
+  const std::string final_name = path.filename().string();
+  const fs::path folder = path.parent_path();
   std::error_code ignored;
   for (const fs::path& entry : entries_of(folder.empty() ? "." : folder, ignored)) {
-    const std::string name = entry.filename().string();
-    pid_t process = 0;
-    if (!name.starts_with(prefix)) continue;
-    std::from_chars(name.data() + prefix.size(), name.data() + name.size(), process);
-    if (process > 0 && ::kill(process, 0) != 0 && errno == ESRCH) fs::remove_all(entry, ignored);
+    const auto name = parse_partial(entry.filename().string(), final_name);
+    if (name && is_forgotten(entry, *name)) fs::remove_all(entry, ignored);
   }
 }
 
@@ -85,9 +121,9 @@ void remove_left_over(const fs::path& folder, const std::string& prefix) {
 
 fs::path partial_path(const fs::path& path) {
   static std::atomic<uint64_t> count = 0;
-  const std::string prefix = fmt::format("{}.partial-{}-", path.filename().string(), machine());
-  remove_left_over(path.parent_path(), prefix);
-  return path.parent_path() / fmt::format("{}{}-{}", prefix, ::getpid(), count++);
+  remove_forgotten(path);
+  return path.parent_path() /
+         fmt::format("{}{}{}-{}-{}", path.filename().string(), kPartial, machine(), ::getpid(), count++);
 }
 
 bool path_exists(const fs::path& path) { return type_of(path) != fs::file_type::not_found; }

@@ -78,10 +78,11 @@ void FolderLock::wait() {
   }
 }
 
+bool FolderLock::in_place() const { return held() && same_file(descriptor_, folder_ / kFile); }
+
 FolderLock::~FolderLock() {
   if (!held()) return;
-  const fs::path path = folder_ / kFile;
-  if (same_file(descriptor_, path)) ::unlink(path.c_str());
+  if (in_place()) ::unlink((folder_ / kFile).c_str());
   ::close(descriptor_);
 }
 

@@ -21,6 +21,8 @@ class FolderLock {
   bool held() const { return descriptor_ >= 0; }
   /// Held, and certainly by no one else.
   bool exclusive() const { return exclusive_; }
+  /// Whether the folder of that name is still the one that was locked.
+  bool in_place() const;
   /// Who has it, where it is not held: "process 4711 on atlas".
   const std::string& owner() const { return owner_; }
   /// Tries again until it is held. Ctrl-C ends the waiting.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <ranges>
 
@@ -20,7 +21,7 @@ namespace {
 constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kState = "state.json";
-constexpr const char* kPartial = ".partial";    // not whole yet, or no more
+constexpr const char* kPartial = ".partial";    // begins an ending: not whole yet, or no more
 constexpr const char* kReplaced = ".replaced";  // whole, and out of the way of a new one of the same step
 constexpr int kFormat = 2;                      // 1: state.json without a checksum of its own
 
@@ -33,10 +34,28 @@ fs::path folder_of(const fs::path& checkpoints, int64_t step) {
   return !path_exists(folder) && path_exists(replaced) ? replaced : folder;
 }
 
+/// ".partial", or with a number where something of that name could not be removed.
+fs::path partial_of(const fs::path& checkpoints, int64_t step) {
+  fs::path path = named(checkpoints, step, kPartial);
+  for (int number = 1; path_exists(path); ++number)
+    path = named(checkpoints, step, fmt::format("{}-{}", kPartial, number).c_str());
+  return path;
+}
+
+/// What cannot be removed or put back stays, and is no reason to stop a run.
+void try_to(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    log::warn("An old checkpoint stays: {}", error.what());
+  }
+}
+
 /// Of a folder that goes, first the name goes: one that is half removed is not taken for a checkpoint.
 void remove_checkpoint(const fs::path& checkpoints, int64_t step) {
-  move_path(named(checkpoints, step), named(checkpoints, step, kPartial));
-  remove_path(named(checkpoints, step, kPartial));
+  const fs::path partial = partial_of(checkpoints, step);
+  move_path(named(checkpoints, step), partial);
+  remove_path(partial);
 }
 
 /// What saves that were killed or failed left behind goes; what they had put aside comes back.
@@ -44,8 +63,9 @@ void clear_up(const fs::path& checkpoints) {
   for (const fs::path& entry : folder_entries(checkpoints)) {
     if (!checkpoint_step(entry.stem())) continue;
     const fs::path folder = checkpoints / entry.stem();
-    if (entry.extension() == kPartial) remove_path(entry);
-    if (entry.extension() == kReplaced) path_exists(folder) ? remove_path(entry) : move_path(entry, folder);
+    if (entry.extension().string().starts_with(kPartial)) try_to([&] { remove_path(entry); });
+    if (entry.extension() == kReplaced)
+      try_to([&] { path_exists(folder) ? remove_path(entry) : move_path(entry, folder); });
   }
 }
 
@@ -109,10 +129,10 @@ Checkpoint load_one(const fs::path& checkpoints, int64_t step, bool weights_only
 void save_checkpoint(const fs::path& checkpoints, int64_t step, const NamedTensors& weights,
                      const NamedTensors& optimizer, int64_t keep, const nlohmann::json& metadata,
                      int64_t best) {
-  const fs::path folder = named(checkpoints, step), partial = named(checkpoints, step, kPartial),
-                 replaced = named(checkpoints, step, kReplaced);
+  const fs::path folder = named(checkpoints, step), replaced = named(checkpoints, step, kReplaced);
   try {
     clear_up(checkpoints);
+    const fs::path partial = partial_of(checkpoints, step);
     make_folder(partial);
     nlohmann::json state{{"format", kFormat}, {"step", step}, {"metadata", metadata}};
     state["files"][kWeights] = write_tensors(partial, kWeights, weights);
@@ -123,33 +143,22 @@ void save_checkpoint(const fs::path& checkpoints, int64_t step, const NamedTenso
     move_path(partial, folder);
     sync_folder(checkpoints);
   } catch (const std::exception& error) {
-    try {
-      clear_up(checkpoints);
-    } catch (const Error& left) {
-      log::warn("{}", left.what());
-    }
+    try_to([&] { clear_up(checkpoints); });
     throw checkpoint_error("the checkpoint of step {} was not saved: {} Older checkpoints are untouched.",
                            step, error.what());
   }
   // From here on the new one is safe, and whatever cannot be removed is no reason to stop a run.
-  try {
-    remove_path(replaced);
-  } catch (const Error& error) {
-    log::warn("An old checkpoint stays: {}", error.what());
-  }
+  try_to([&] { remove_path(replaced); });
   remove_old_checkpoints(checkpoints, step, keep, best);
 }
 
 void remove_old_checkpoints(const fs::path& checkpoints, int64_t newest, int64_t keep, int64_t best) {
-  try {
-    auto steps = checkpoint_steps(checkpoints);
-    // Later ones could not be read when the run was resumed: they are no reason to drop others.
-    std::erase_if(steps, [&](int64_t step) { return step > newest; });
-    for (size_t i = 0; keep > 0 && i + keep < steps.size(); ++i)
-      if (steps[i] != best) remove_checkpoint(checkpoints, steps[i]);
-  } catch (const Error& error) {
-    log::warn("An old checkpoint stays: {}", error.what());
-  }
+  std::vector<int64_t> steps;
+  try_to([&] { steps = checkpoint_steps(checkpoints); });
+  // Later ones could not be read when the run was resumed: they are no reason to drop others.
+  std::erase_if(steps, [&](int64_t step) { return step > newest; });
+  for (size_t i = 0; keep > 0 && i + keep < steps.size(); ++i)
+    if (steps[i] != best) try_to([&] { remove_checkpoint(checkpoints, steps[i]); });
 }
 
 void update_metadata(const fs::path& checkpoints, int64_t step, const nlohmann::json& metadata) {

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "train/run_folder.h"
 
@@ -14,14 +15,19 @@ class RunFiles {
  public:
   explicit RunFiles(const RunFolder& run);
 
-  /// To be called before a save: writes what is missing again, and says so. Where another folder has taken
-  /// the name, a checkpoint error: it is somebody else's.
-  void restore();
+  /// The run to save into, to be called before a save: writes what is missing again, and says so. Another
+  /// folder that has taken the name is somebody else's: a checkpoint error, or for the `last` save a new run
+  /// beside it, NAME-PID, with the same settings and tokenizers.
+  RunFolder restore(bool last);
 
  private:
+  RunFolder beside() const;
+  /// Names of the files that were.
+  std::vector<std::string> write_missing(const std::filesystem::path& root) const;
+
   std::filesystem::path root_;
   uint64_t folder_;                                     // which one it was, by the file system's number
-  std::map<std::filesystem::path, std::string> files_;  // by path
+  std::map<std::filesystem::path, std::string> files_;  // by name in the run
 };
 
 }  // namespace tightloop

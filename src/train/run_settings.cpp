@@ -14,6 +14,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "data/fingerprint.h"
+#include "train/checkpoint.h"
 
 namespace tightloop {
 
@@ -146,6 +147,27 @@ bool may_change(const std::string& key) { return settings_that_may_change().cont
 void write_settings(const RunFolder& run, Recipe& recipe) {
   const std::string yaml = recipe.bind().to_yaml();
   write_file_whole(run.config(), yaml + checksum_line(yaml));
+}
+
+bool has_settings_of_a_run(const RunFolder& run) {
+  if (!is_file(run.config())) return false;
+  const std::string text = read_file(run.config());
+  const size_t last_line = text.rfind('\n', text.size() - std::min<size_t>(text.size(), 2)) + 1;
+  return std::string_view(text).substr(last_line).starts_with(kChecksum);
+}
+
+void restore_settings(const RunFolder& run) {
+  const Checkpoint newest = load_checkpoint(run.checkpoints(), {}, /*weights_only=*/true);
+  if (!newest.metadata.contains(kSettings))
+    throw usage_error(
+        "the run '{}' has checkpoints, but its config.yaml is missing, and the checkpoint of step {} is of "
+        "an "
+        "older version that does not keep the settings. Put config.yaml back.",
+        run.root().string(), newest.step);
+  const auto yaml = newest.metadata.at(kSettings).get<std::string>();
+  write_file_whole(run.config(), yaml + checksum_line(yaml));
+  log::warn("'{}' was missing. It is written again with the settings of the checkpoint of step {}.",
+            run.config().string(), newest.step);
 }
 
 nlohmann::json origin_of(Recipe& recipe, const RunFolder& run) {

@@ -14,6 +14,13 @@ namespace tightloop {
 /// Writes config.yaml: every setting, and a checksum of them in its last line.
 void write_settings(const RunFolder& run, Recipe& recipe);
 
+/// Whether its config.yaml is one that write_settings wrote, changed since or not; a recipe is none.
+bool has_settings_of_a_run(const RunFolder& run);
+
+/// Writes a config.yaml that is missing again, from what the newest checkpoint says of itself; a usage error
+/// where that does not say.
+void restore_settings(const RunFolder& run);
+
 /// What a checkpoint keeps of where it comes from, to be compared when it is used again: `settings`
 /// (config.yaml without its checksum), `tokenizer` (a hash of the run's tokenizer files) and `data` (see
 /// data/fingerprint.h).

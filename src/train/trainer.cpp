@@ -462,8 +462,13 @@ void Trainer::save(int64_t step, bool last) {
     auto weights = optimizer_->weights();
     std::ranges::move(task_->frozen(), std::back_inserter(weights));
     try {
-      files_->restore();
-      save_checkpoint(run_.checkpoints(), step, weights, optimizer_->state(), /*keep=*/0, metadata_);
+      const RunFolder to = files_->restore(last);
+      save_checkpoint(to.checkpoints(), step, weights, optimizer_->state(), /*keep=*/0, metadata_);
+      if (to.root() != run_.root())
+        throw checkpoint_error(
+            "'{}' is not the folder that this run was started in: it was removed or moved, and another one "
+            "has taken its name. Step {} is saved in '{}' instead.",
+            run_.root().string(), step, to.root().string());
       run_.saved();
     } catch (const std::exception& error) {
       if (last) throw;

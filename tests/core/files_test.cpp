@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <fstream>
 
@@ -94,6 +95,25 @@ TEST(Files, WhatAKilledWriterLeftIsRemovedByTheNext) {
   write_file_whole(folder / "f", "whole");
   write_file_whole(folder / "other", "whole");
   EXPECT_EQ(folder_entries(folder.path()), (std::vector<fs::path>{folder / "f", mine, folder / "other"}));
+}
+
+TEST(Files, WhatAWriterOfAnotherMachineLeftIsRemovedAfterAWeek) {
+  const TempFolder folder;
+  const fs::path old = folder / "f.partial-00000000-1-0", recent = folder / "f.partial-00000001-1-0",
+                 mine = folder / "f.partial-of-mine";
+  for (const auto& path : {old, recent, mine}) {
+    FileWriter(path).write("ha");
+    if (path != recent)
+      fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(24 * 8));
+  }
+  const fs::path under_way = partial_path(folder / "f");
+  FileWriter(under_way).write("ha");
+  fs::last_write_time(under_way, fs::file_time_type::clock::now() - std::chrono::hours(24 * 8));
+  write_file_whole(folder / "f", "whole");
+  EXPECT_FALSE(fs::exists(old));
+  EXPECT_TRUE(fs::exists(recent));
+  EXPECT_TRUE(fs::exists(mine)) << "not a name of this program's";
+  EXPECT_TRUE(fs::exists(under_way)) << "its process is alive";
 }
 
 TEST(Files, WhatCannotBeFollowedIsASentence) {

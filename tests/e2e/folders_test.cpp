@@ -57,6 +57,20 @@ TEST(Folders, AKillBeforeTheFirstCheckpointBringsTheReplacedRunBack) {
   EXPECT_EQ(run(folder.path(), "ls -A runs").output, "a\n");
 }
 
+TEST(Folders, TheFolderOfARecipeIsNotARun) {
+  const TempFolder folder;
+  fs::create_directories(folder / "exp");
+  ASSERT_EQ(run(folder.path(), "cp '" TIGHTLOOP_SOURCE_DIR "/configs/text.yaml' exp/config.yaml").exit_code,
+            0);
+  write_file_whole(folder / "exp" / "data.txt", some_text(400));
+  const std::string into = "--data.train exp/data.txt --run.dir . --run.name exp ";
+  for (const std::string overwrite : {"", "--overwrite"}) {
+    const auto outcome = run(folder.path(), "tightloop train exp/config.yaml " + into + overwrite);
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
+    EXPECT_EQ(run(folder.path(), "ls -A exp").output, "config.yaml\ndata.txt\n") << outcome.output;
+  }
+}
+
 TEST(Folders, ARunKilledWhileItTokenizesStartsAgain) {
   const TempFolder folder;
   write_file_whole(folder / "large.txt", some_text(400'000));

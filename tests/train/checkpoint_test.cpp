@@ -15,12 +15,14 @@
 
 #include "core/files.h"
 #include "support.h"
+#include "train/unprivileged.h"
 
 namespace tightloop {
 namespace {
 
 using testing::error_of;
 using testing::TempFolder;
+using testing::unprivileged;
 
 NamedTensors tensors(double value) { return {{"w", at::full({8, 8}, value)}}; }
 
@@ -87,6 +89,26 @@ TEST(Checkpoint, WhatKilledSavesLeftIsClearedUpByTheNextSave) {
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder.path())) names.insert(entry.path().filename());
   EXPECT_EQ(names, (std::set<std::string>{"best.json", "step-00000002", "step-00000003", "step-00000005"}));
+}
+
+TEST(Checkpoint, WhatCannotBeRemovedDoesNotKeepLaterOnesFromBeingSaved) {
+  const TempFolder folder;
+  for (int64_t step = 1; step <= 3; ++step) save_checkpoint(folder.path(), step, tensors(1), tensors(2), 0);
+  fs::create_directory(folder / "step-00000004.partial");
+  write_file_whole(folder / "step-00000004.partial" / "model.safetensors", "half");
+  unprivileged(folder.path(), [&] {
+    for (const char* fixed : {"step-00000001", "step-00000004.partial"})
+      fs::permissions(folder / fixed, fs::perms(0555));
+    save_checkpoint(folder.path(), 4, tensors(4), tensors(2), /*keep=*/1);
+    EXPECT_EQ(load_checkpoint(folder.path()).step, 4);
+    EXPECT_EQ(checkpoint_steps(folder.path()), (std::vector<int64_t>{4})) << "step 2 and 3 could go";
+    save_checkpoint(folder.path(), 5, tensors(5), tensors(2), /*keep=*/1);
+    EXPECT_EQ(checkpoint_steps(folder.path()), (std::vector<int64_t>{5}));
+    for (const auto& entry : fs::directory_iterator(folder.path()))
+      fs::permissions(entry.path(), fs::perms(0755));
+    save_checkpoint(folder.path(), 6, tensors(6), tensors(2), /*keep=*/1);
+    EXPECT_EQ(folder_entries(folder.path()), (std::vector<fs::path>{folder / "step-00000006"}));
+  });
 }
 
 TEST(Checkpoint, OneThatWasPutAsideIsFoundWhenTheNewOneNeverCame) {

@@ -8,12 +8,14 @@
 #include "core/folder_lock.h"
 #include "support.h"
 #include "train/checkpoint.h"
+#include "train/unprivileged.h"
 
 namespace tightloop {
 namespace {
 
 using testing::error_of;
 using testing::TempFolder;
+using testing::unprivileged;
 
 void save(const RunFolder& run, int64_t step) {
   const NamedTensors tensors{{"w", at::full({4}, 1.0)}};
@@ -125,7 +127,7 @@ TEST(RunFolder, OneThatNeverCameToACheckpointStartsAgain) {
       const auto run = RunFolder::create(root, false);
       write_file_whole(run.tokenizer() / "tokenizer.json", "{");
       write_file_whole(run.root() / "config.yaml.partial-00000000-1-0", "tr");
-      write_file_whole(run.log(), "hello\n");
+      write_file_whole(run.log(), "2026-01-31 10:20:30.456 info hello\n");
       if (configured) write_file_whole(run.config(), "train:\n");
       ::_exit(0);
     });
@@ -152,6 +154,8 @@ TEST(RunFolder, OneProcessAtATimeWritesToIt) {
       const auto message = error_of(ExitCode::kUsage, second);
       EXPECT_NE(message.find(std::to_string(::getpid())), std::string::npos) << message;
     }
+    const auto message = error_of(ExitCode::kUsage, [&] { RunFolder::resume(folder / "run"); });
+    EXPECT_EQ(message.find("--run.name"), std::string::npos) << "of no use with --resume: " << message;
     RunFolder::open(folder / "run");  // reading goes on
   }
   in_a_process_that_is_killed([&] {
@@ -159,6 +163,130 @@ TEST(RunFolder, OneProcessAtATimeWritesToIt) {
     ::_exit(0);
   });
   RunFolder::resume(folder / "run");
+}
+
+/// Folders of the user's own that have some of the names that are in runs too, each with what is in it.
+std::vector<std::vector<std::string>> folders_of_users() {
+  return {{"config.yaml", "data.txt", "notes.md"},
+          {"config.yaml"},
+          {"config.yaml", "checkpoints/epoch-1.pt", "tokenizer/tokenizer.json"},
+          {"config.yaml", "checkpoints/step-00000001.partial/w", "data.txt"},
+          {"log.txt", "tokenizer/tokenizer.json"},
+          {"tokenizer/tokenizer.json"},
+          {"tokenizer/tokenizer.json", "tokenizer_target/tokenizer.json"},
+          {".lock", "tokenizer/tokenizer.json"}};
+}
+
+TEST(RunFolder, AFolderOfTheUsersIsNeverCleared) {
+  for (const auto& names : folders_of_users()) {
+    for (const bool overwrite : {false, true}) {
+      const TempFolder folder;
+      for (const auto& name : names) {
+        fs::create_directories((folder / "exp" / name).parent_path());
+        write_file_whole(folder / "exp" / name, "train:\n  steps: 3\n");
+      }
+      const auto message =
+          error_of(ExitCode::kUsage, [&] { save(RunFolder::create(folder / "exp", overwrite), 1); });
+      EXPECT_NE(message.find("is not a run"), std::string::npos) << message;
+      for (const auto& name : names)
+        EXPECT_TRUE(name == ".lock" || fs::exists(folder / "exp" / name)) << name << " of " << names[0];
+    }
+  }
+}
+
+TEST(RunFolder, ANewRunThatCannotBeginRemovesOnlyWhatItWrote) {
+  const TempFolder folder;
+  {
+    const auto run = RunFolder::create(folder / "run", false);
+    write_file_whole(run.tokenizer() / "tokenizer.json", "{}");
+    run.discard();
+  }
+  EXPECT_FALSE(fs::exists(folder / "run"));
+  {
+    const auto run = RunFolder::create(folder / "run", false);
+    write_file_whole(run.root() / "notes.md", "mine");
+    run.discard();
+  }
+  EXPECT_EQ(names_in(folder / "run"), std::vector<std::string>{"notes.md"});
+}
+
+/// A run that was put aside by a process that is gone; nothing is at its name.
+void make_replaced(const TempFolder& folder) {
+  make_run(folder / "run");
+  fs::rename(folder / "run", folder / ".run.replaced");
+}
+
+TEST(RunFolder, WhatIsNotARunIsLeftWhereAReplacedRunWouldComeBack) {
+  const TempFolder folder;
+  make_replaced(folder);
+  fs::create_directory(folder / "run");
+  for (const std::string name : {"notes.md", "tokenizer"}) {
+    write_file_whole(folder / "run" / name, "mine");
+    const auto message = error_of(ExitCode::kUsage, [&] { RunFolder::open(folder / "run"); });
+    EXPECT_NE(message.find(".run.replaced"), std::string::npos) << message;
+    EXPECT_EQ(names_in(folder / "run"), std::vector<std::string>{name});
+    EXPECT_EQ(load_checkpoint(folder / ".run.replaced" / "checkpoints").step, 1);
+    fs::remove(folder / "run" / name);
+  }
+  EXPECT_EQ(load_checkpoint(RunFolder::open(folder / "run").checkpoints()).step, 1);
+  EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"run"});
+}
+
+TEST(RunFolder, AFolderThatIsOnlyNamedLikeAReplacedRunIsLeft) {
+  const TempFolder folder;
+  make_run(folder / "run");
+  fs::create_directory(folder / ".run.replaced");
+  write_file_whole(folder / ".run.replaced" / "notes.md", "mine");
+  EXPECT_EQ(load_checkpoint(RunFolder::open(folder / "run").checkpoints()).step, 1);
+  EXPECT_EQ(names_in(folder / ".run.replaced"), std::vector<std::string>{"notes.md"});
+}
+
+TEST(RunFolder, AReplacedRunDoesNotComeBackOverOneThatIsWrittenTo) {
+  const TempFolder folder;
+  make_replaced(folder);
+  {
+    const FolderLock writer(folder / "run");
+    RunFolder::recover(folder / "run");
+    EXPECT_EQ(names_in(folder / "run"), std::vector<std::string>{FolderLock::kFile});
+    EXPECT_EQ(load_checkpoint(folder / ".run.replaced" / "checkpoints").step, 1);
+  }
+  RunFolder::recover(folder / "run");
+  EXPECT_EQ(load_checkpoint(folder / "run" / "checkpoints").step, 1);
+}
+
+TEST(RunFolder, OneCanBeReadByWhoCannotWriteThere) {
+  const TempFolder folder;
+  make_replaced(folder);
+  make_run(folder / "other");
+  fs::rename(folder / "other", folder / "run");
+  unprivileged(folder.path(), [&] {
+    fs::permissions(folder / ".run.replaced", fs::perms(0555));
+    fs::permissions(folder.path(), fs::perms(0555));
+    EXPECT_EQ(load_checkpoint(RunFolder::open(folder / "run").checkpoints()).step, 1);
+    EXPECT_EQ(runs_in(folder.path()).size(), 1u);
+    fs::permissions(folder.path(), fs::perms(0755));
+    fs::permissions(folder / ".run.replaced", fs::perms(0755));
+  });
+}
+
+TEST(RunFolder, SettingsThatAreMissingComeBackFromTheNewestCheckpoint) {
+  const TempFolder folder;
+  make_run(folder / "run");
+  fs::remove(folder / "run" / "config.yaml");
+  for (const auto& use : {std::function<void()>([&] { RunFolder::open(folder / "run"); }),
+                          std::function<void()>([&] { RunFolder::resume(folder / "run"); })}) {
+    const auto message = error_of(ExitCode::kUsage, use);
+    EXPECT_NE(message.find("config.yaml is missing"), std::string::npos) << message;
+    EXPECT_EQ(message.find("start it again"), std::string::npos) << message;
+  }
+  const NamedTensors tensors{{"w", at::full({4}, 1.0)}};
+  save_checkpoint(folder / "run" / "checkpoints", 2, tensors, tensors, 0,
+                  {{"settings", "train:\n  steps: 7\n"}});
+  const auto message = error_of(ExitCode::kUsage, [&] { RunFolder::open(folder / "run"); });
+  EXPECT_NE(message.find("--resume"), std::string::npos) << message;
+  RunFolder::resume(folder / "run");
+  EXPECT_TRUE(read_file(folder / "run" / "config.yaml").starts_with("train:\n  steps: 7\n# xxh3 "));
+  RunFolder::open(folder / "run");
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ TEST(Saving, AFolderThatIsRemovedIsMadeAgain) {
   EXPECT_TRUE(fs::exists(run.tokenizer() / "tokenizer.json"));
 }
 
-TEST(Saving, AnotherFolderOfTheSameNameIsNotSavedTo) {
+TEST(Saving, ARunWhoseNameWasTakenIsSavedBesideIt) {
   const TempFolder folder;
   const auto run = RunFolder::create(folder / "run", false);
   Trainer trainer(saving_recipe(), run);
@@ -117,6 +117,12 @@ TEST(Saving, AnotherFolderOfTheSameNameIsNotSavedTo) {
   EXPECT_NE(message.find("taken its name"), std::string::npos) << message;
   EXPECT_TRUE(fs::is_empty(run.root()));
   EXPECT_EQ(checkpoint_steps(folder / "moved" / "checkpoints"), (std::vector<int64_t>{2, 4}));
+  const auto beside = folder / ("run-" + std::to_string(::getpid()));
+  EXPECT_NE(message.find(beside.string()), std::string::npos) << message;
+  const auto saved = RunFolder::open(beside);
+  EXPECT_EQ(load_checkpoint(saved.checkpoints()).step, 8) << "the last step; those before only if in place";
+  EXPECT_EQ(read_file(saved.config()), read_file(folder / "moved" / "config.yaml"));
+  EXPECT_TRUE(fs::exists(saved.tokenizer() / "tokenizer.json"));
 }
 
 /// The main process of two. Its first line of metrics goes into a pipe that is full, so that it waits there,
