@@ -24,6 +24,8 @@ SavedModel::SavedModel(const fs::path& path, std::optional<int64_t> step) : path
       throw usage_error("the checkpoint '{}' is not in a run's folder, whose config.yaml has its sizes.",
                         path.string());
     open_run(run, number);
+  } else if (!checkpoint_steps(RunFolder(folder).checkpoints()).empty()) {
+    open_run(folder, {});  // which says that config.yaml is missing
   } else {
     throw usage_error(
         "'{}' is no model: a run has a config.yaml, a checkpoint a state.json, a Hugging Face folder a "

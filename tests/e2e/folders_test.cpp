@@ -71,6 +71,18 @@ TEST(Folders, TheFolderOfARecipeIsNotARun) {
   }
 }
 
+TEST(Folders, AMissingConfigIsNamedAndComesBackWithAResume) {
+  const TempFolder folder;
+  ASSERT_EQ(run(folder.path(), "tightloop train " + tiny() + "--train.steps 2 --run.name a").exit_code, 0);
+  fs::remove(folder / "runs" / "a" / "config.yaml");
+  const std::string use = "tightloop generate --run runs/a --prompt x --max-tokens 2";
+  const auto outcome = run(folder.path(), use);
+  EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "config.yaml is missing")) << outcome.output;
+  const auto again = run(folder.path(), "tightloop train --resume runs/a --train.steps 4 && " + use);
+  EXPECT_EQ(again.exit_code, 0) << again.output;
+}
+
 TEST(Folders, ARunKilledWhileItTokenizesStartsAgain) {
   const TempFolder folder;
   write_file_whole(folder / "large.txt", some_text(400'000));
