@@ -1,6 +1,6 @@
 """Runs the test programs of a build folder and prints the sum: 'N passed, N failed, N skipped'.
 
-usage: run_tests.py BUILD_FOLDER [FILTER]
+usage: run_tests.py BUILD_FOLDER [FILTER [PROGRAM]]
 """
 import json
 import os
@@ -38,7 +38,8 @@ def run(program, pattern, report):
 
 def main():
     build, pattern = pathlib.Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "*"
-    programs = sorted(path for path in build.glob("tests_*") if os.access(path, os.X_OK) and path.is_file())
+    name = sys.argv[3] if len(sys.argv) > 3 else "tests_*"
+    programs = sorted(path for path in build.glob(name) if os.access(path, os.X_OK) and path.is_file())
     if not programs:
         sys.exit(f"run_tests.py: no test program in {build}; build the target 'all' first.")
     passed, failed, skipped = 0, [], []

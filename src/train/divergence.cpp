@@ -19,10 +19,12 @@ Error failure(fmt::format_string<Args...> format, Args&&... args) {
 /// A rate to try where this one was too high.
 std::string lower_rate(const TrainConfig& train) {
   const bool muon = train.optimizer == "muon";
+  constexpr double kUsual = 1e-3;  // for AdamW; where the rate is far off, a third of it is no help
+  const double lower = muon ? std::min(train.lr_scale / 3, 1.0) : std::min(train.lr / 3, kUsual);
   return fmt::format(
-      "A learning rate that is too high is the usual cause: try --train.{} {:g}, or a longer "
+      "A learning rate that is too high is the usual cause: try --train.{} {:.2g}, or a longer "
       "--train.warmup_steps.",
-      muon ? "lr_scale" : "lr", (muon ? train.lr_scale : train.lr) / 3);
+      muon ? "lr_scale" : "lr", lower);
 }
 
 }  // namespace

@@ -80,6 +80,9 @@ void compare_tokenizer(const RunFolder& run, const nlohmann::json& metadata) {
   if (!metadata.contains(kTokenizer)) return;
   const auto was = metadata.at(kTokenizer).get<std::string>(), is = tokenizer_hash(run);
   if (was == is) return;
+  if (folder_entries(run.tokenizer()).empty())
+    throw checkpoint_error("'{}' is missing or empty: without its tokenizer the run cannot be used.",
+                           run.tokenizer().string());
   throw checkpoint_error(
       "the tokenizer in '{}' is not the one that the checkpoint was trained with (hash: was {}, is {}): "
       "text would become other ids. Put its files back as they were.",

@@ -84,7 +84,7 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, Processes& processe
   task_ = make_task(recipe_, run_, metadata_);
   if (processes_.main()) {
     origin_ = origin_of(recipe_, run_);
-    // A run that resumes keeps its own until its checkpoint is loaded.
+    // A run that resumes keeps its own until it has a checkpoint with others.
     if (checkpoint_steps(run_.checkpoints()).empty()) write_settings(run_, recipe_);
     processes_.barrier();
   }
@@ -125,7 +125,6 @@ void Trainer::resume(const Checkpoint& checkpoint) {
   nlohmann::json metadata = checkpoint.metadata;
   metadata.update(metadata_);
   metadata_ = std::move(metadata);
-  if (processes_.main()) write_settings(run_, recipe_);
   if (metadata_.contains("best")) best_loss_ = metadata_["best"].value("loss", best_loss_);
   // Old checkpoints do not say: an evaluation that was made then is not made again.
   worse_ = metadata_.value("worse", worse_), evaluated_ = metadata_.value("evaluated", old ? done_ : 0);
@@ -463,6 +462,7 @@ void Trainer::save(int64_t step, bool last) {
     std::ranges::move(task_->frozen(), std::back_inserter(weights));
     try {
       const RunFolder to = files_->restore(last);
+      write_settings(to, recipe_);  // those of a resume count from its first checkpoint on
       save_checkpoint(to.checkpoints(), step, weights, optimizer_->state(), /*keep=*/0, metadata_);
       if (to.root() != run_.root())
         throw checkpoint_error(

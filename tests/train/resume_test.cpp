@@ -99,6 +99,19 @@ TEST(Resume, AnOldCheckpointGoesOnAfterTheRowsOfItsOwnSettings) {
   EXPECT_EQ(load_checkpoint(run.checkpoints()).metadata.at("consumed"), 10 * 8 + 10 * 4);
 }
 
+TEST(Resume, SettingsOfOneThatComesToNothingDoNotStay) {
+  const TempFolder folder;
+  auto recipe = small_recipe();
+  recipe.train.steps = 20, recipe.train.stop_at = 10;
+  const auto run = trained(recipe, folder / "run");
+  const std::string before = read_file(run.config());
+  recipe.train.stop_at = 0, recipe.train.lr = 1e6;
+  Trainer resumed(recipe, run);
+  resumed.resume();
+  error_of(ExitCode::kFailure, [&] { resumed.run(); });
+  EXPECT_EQ(read_file(run.config()), before);
+}
+
 TEST(Resume, FilesThatAreNoTokenizerDecideNoIds) {
   const TempFolder folder;
   auto recipe = small_recipe();
