@@ -121,7 +121,7 @@ resume() {
         --data.mixture "name=prose source=text train=$carry/data/text/tinyshakespeare.txt weight=2, name=sums weight=1 source=jsonl format=text text_field=answer train=$carry/data/chat/gsm8k_train.jsonl" >>"$out/resume.txt" 2>&1 || echo "train failed: $pass $precision"
     done
     tightloop train --resume "$work/half-$precision" --train.stop_at 0 >>"$out/resume.txt" 2>&1 || echo "resume failed: $precision"
-    row "resume $precision" "$(cd "$work" && for file in model.safetensors optimizer.safetensors state.json; do
+    row "resume $precision" "$(cd "$work" && for file in model.safetensors optimizer.safetensors; do
       cmp -s "whole-$precision/checkpoints/step-00000200/$file" "half-$precision/checkpoints/step-00000200/$file" && echo "$file same $(sha256sum <"half-$precision/checkpoints/step-00000200/$file" | cut -c1-12);" || echo "$file DIFFERENT;"; done | paste -sd' ')"
   done
 }

@@ -78,7 +78,8 @@ void converse(LoadedTranslator& run, Options& options, LineInput& input) {
       continue;
     }
     try {
-      for (const auto& one : translate(*run.model, run.tokenizers, {&line->text, 1}, options.how).front())
+      const auto found = translate(*run.model, run.tokenizers, {&line->text, 1}, options.how);
+      for (const auto& one : found.front())
         put(shown(options.scores ? fmt::format("{:.4f}\t{}\n", one.score, one.text) : one.text + "\n"));
     } catch (const Error& error) {
       if (error.code() != ExitCode::kInterrupted) throw;
