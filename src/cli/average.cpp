@@ -19,12 +19,12 @@ namespace tightloop::cli {
 
 namespace {
 
-struct Options {
+struct AverageArguments {
   std::string run, output;
   size_t last = 5;
 };
 
-void average(const Options& options) {
+void average(const AverageArguments& options) {
   const SavedModel checked(options.run);  // settings and tokenizer are copied: they must be the weights' own
   const auto run = RunFolder::open(options.run);
   auto steps = checkpoint_steps(run.checkpoints());
@@ -67,7 +67,7 @@ void average(const Options& options) {
 }  // namespace
 
 void add_average(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<AverageArguments>();
   auto* verb =
       app.add_subcommand("average", "Average the weights of a run's last checkpoints into a new run");
   verb->add_option("--run", options->run, "Folder of a run")->required();

@@ -18,7 +18,7 @@ namespace tightloop::cli {
 
 namespace {
 
-struct Options {
+struct BenchAblationArguments {
   std::string file;
   int64_t steps = 50, rounds = 5;
   bool json = false, synthetic = false;
@@ -50,7 +50,7 @@ const std::vector<Cure>& cures() {
   return all;
 }
 
-void ablation(const Options& options, const Settings& settings) {
+void ablation(const BenchAblationArguments& options, const Settings& settings) {
   const Recipe recipe = recipe_to_measure(options.file, settings, options.synthetic);
   const Scratch scratch;
   nlohmann::json rows = nlohmann::json::array();
@@ -87,7 +87,7 @@ void ablation(const Options& options, const Settings& settings) {
 }  // namespace
 
 void add_bench_ablation(CLI::App& bench, const Settings& settings) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchAblationArguments>();
   auto* verb = bench.add_subcommand("ablation", "What each thing that makes steps fast is worth, one by one");
   verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();
   verb->add_option("--steps", options->steps, "Steps of a round")->check(at_least(1));

@@ -17,13 +17,13 @@ namespace tightloop::cli {
 
 namespace {
 
-struct Options {
+struct BenchGenerateArguments {
   ModelChoice model;
   int64_t prompt_tokens = 64, new_tokens = 128, batch = 1, rounds = 1;
   bool json = false;
 };
 
-void measure(const Options& options) {
+void measure(const BenchGenerateArguments& options) {
   auto run = options.model.load();
   std::vector<Prompt> prompts(static_cast<size_t>(options.batch));
   for (auto& prompt : prompts) {
@@ -56,7 +56,7 @@ void measure(const Options& options) {
 }  // namespace
 
 void add_bench_generate(CLI::App& bench) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchGenerateArguments>();
   auto* verb = bench.add_subcommand("generate", "Time generation, greedy, the prompt included");
   options->model.add_to(*verb);
   verb->add_option("--prompt-tokens", options->prompt_tokens, "Length of the prompt")->check(at_least(1));

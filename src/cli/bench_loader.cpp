@@ -19,7 +19,7 @@ namespace tightloop::cli {
 
 namespace {
 
-struct Options {
+struct BenchLoaderArguments {
   std::string file;
   int threads = 2;
   int64_t batches = 0;
@@ -62,7 +62,7 @@ Pass take(AnyLoader& loader, int64_t batches) {
 /// A first pass, whose time goes on from `before` seconds of reading and tokenizing, then one from what is
 /// ready.
 template <class AnyLoader>
-void measure(AnyLoader& loader, const Options& options, Clock::time_point start) {
+void measure(AnyLoader& loader, const BenchLoaderArguments& options, Clock::time_point start) {
   const int64_t batches = options.batches > 0 ? options.batches : loader.batches();
   const Pass first = take(loader, batches);
   const double whole = seconds_since(start);
@@ -87,7 +87,7 @@ void measure(AnyLoader& loader, const Options& options, Clock::time_point start)
   std::fputs(((options.json ? json.dump() : text) + "\n").c_str(), stdout);
 }
 
-void bench_loader(const Options& options, const Settings& settings) {
+void bench_loader(const BenchLoaderArguments& options, const Settings& settings) {
   Recipe recipe = read_recipe(options.file, settings);
   recipe.data.tokenizer_threads = options.threads;
   const PairTokenizers tokenizers = make_tokenizers(recipe);
@@ -109,7 +109,7 @@ void bench_loader(const Options& options, const Settings& settings) {
 }  // namespace
 
 void add_bench_loader(CLI::App& bench, const Settings& settings) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchLoaderArguments>();
   auto* verb = bench.add_subcommand("loader", "Time the way from a recipe's files to batches");
   verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();
   verb->add_option("--threads", options->threads, "Threads that tokenize and load")->check(at_least(0));

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-struct Options {
+struct BenchStepArguments {
   std::string file, profile, against;
   int64_t steps = 20;
   bool json = false, synthetic = false, naive = false;
@@ -48,7 +48,7 @@ double seconds_of(const StepSums& step) {
   return seconds;
 }
 
-nlohmann::json measure(Trainer& trainer, const Options& options) {
+nlohmann::json measure(Trainer& trainer, const BenchStepArguments& options) {
   const StepTimes times = trainer.time_steps(options.steps);
   const auto steps = static_cast<double>(options.steps);
   nlohmann::json parts;
@@ -128,13 +128,13 @@ std::string table_of(const nlohmann::json& result) {
   return text;
 }
 
-void print(const Options& options, const nlohmann::json& json, const std::string& text) {
+void print(const BenchStepArguments& options, const nlohmann::json& json, const std::string& text) {
   std::fputs(((options.json ? json.dump() : text) + "\n").c_str(), stdout);
 }
 
 /// The recipe against itself with other settings, by turns in one process, so that a noisy machine slows
 /// both.
-void compare(Trainer& trainer, const Options& options, Recipe recipe, const fs::path& folder) {
+void compare(Trainer& trainer, const BenchStepArguments& options, Recipe recipe, const fs::path& folder) {
   constexpr int kPairs = 21;
   std::vector<std::string> words;
   std::istringstream split(options.against);
@@ -158,7 +158,7 @@ void compare(Trainer& trainer, const Options& options, Recipe recipe, const fs::
                   median(ours), median(theirs), options.against, median(ratios), kPairs, options.steps));
 }
 
-void bench_step(const Options& options, const Settings& settings) {
+void bench_step(const BenchStepArguments& options, const Settings& settings) {
   const Recipe recipe = recipe_to_measure(options.file, settings, options.synthetic);
   if (options.naive) {
     const Scratch scratch;
@@ -194,7 +194,7 @@ void bench_step(const Options& options, const Settings& settings) {
 }  // namespace
 
 void add_bench_step(CLI::App& bench, const Settings& settings) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchStepArguments>();
   auto* verb = bench.add_subcommand("step", "Time training steps of a recipe, part by part");
   verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();
   verb->add_option("--steps", options->steps, "Steps to time")->check(at_least(1));

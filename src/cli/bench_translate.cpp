@@ -25,7 +25,7 @@ namespace tightloop::cli {
 
 namespace {
 
-struct Options {
+struct BenchTranslateArguments {
   std::string recipe, source;
   ModelChoice run;
   int64_t sentences = 256, source_length = 16, length = 30, batch_tokens = 0, rounds = 3;
@@ -36,7 +36,7 @@ struct Options {
 /// Decodes everything once and gives the number of tokens that it made.
 using Decode = std::function<size_t()>;
 
-void time_decoding(const Options& options, Device& device, size_t sentences, const Decode& decode) {
+void time_decoding(const BenchTranslateArguments& options, Device& device, size_t sentences, const Decode& decode) {
   double best = 0;
   size_t made = 0;
   for (int64_t round = 0; round <= options.rounds; ++round) {  // the first one warms up
@@ -57,7 +57,7 @@ void time_decoding(const Options& options, Device& device, size_t sentences, con
 }
 
 /// The lines of a file by a trained model: tokenizing and putting words together count too.
-void time_run(const Options& options) {
+void time_run(const BenchTranslateArguments& options) {
   auto run = load_translator(options.run.folder(), options.run.device, {}, options.run.precision);
   std::vector<std::string> lines;
   std::istringstream text(read_file(options.source));
@@ -72,7 +72,7 @@ void time_run(const Options& options) {
 }
 
 /// Random sentences by a model of random weights.
-void time_recipe(const Options& options, const Settings& settings) {
+void time_recipe(const BenchTranslateArguments& options, const Settings& settings) {
   Recipe recipe = read_recipe(options.recipe, settings);
   if (recipe.model.source_vocab_size == 0) recipe.model.source_vocab_size = recipe.model.vocab_size;
   recipe.model.resolve(0, options.source_length);
@@ -98,7 +98,7 @@ void time_recipe(const Options& options, const Settings& settings) {
   });
 }
 
-void bench_translate(const Options& options, const Settings& settings) {
+void bench_translate(const BenchTranslateArguments& options, const Settings& settings) {
   c10::NoGradGuard no_grad;
   if (options.recipe.empty() == options.source.empty())
     throw usage_error(
@@ -110,7 +110,7 @@ void bench_translate(const Options& options, const Settings& settings) {
 }  // namespace
 
 void add_bench_translate(CLI::App& bench, const Settings& settings) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchTranslateArguments>();
   auto* verb =
       bench.add_subcommand("translate", "Time decoding by a trained model, or by one of random weights");
   verb->add_option("RECIPE", options->recipe,

@@ -24,7 +24,7 @@ namespace tightloop::cli {
 
 namespace {
 
-struct Options {
+struct BenchUpdateArguments {
   std::string file;
   bool json = false;
 };
@@ -44,7 +44,7 @@ double milliseconds(Device& device, const std::function<void()>& work) {
   return rounds[rounds.size() / 2];
 }
 
-void bench_update(const Options& options, const Settings& settings) {
+void bench_update(const BenchUpdateArguments& options, const Settings& settings) {
   c10::NoGradGuard no_grad;
   Recipe recipe = read_recipe(options.file, settings);
   recipe.model.resolve(recipe.tokenizer.vocab_size, recipe.data.seq_len);
@@ -83,7 +83,7 @@ void bench_update(const Options& options, const Settings& settings) {
 }  // namespace
 
 void add_bench_update(CLI::App& bench, const Settings& settings) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchUpdateArguments>();
   auto* verb = bench.add_subcommand("update", "Time AdamW alone, over the parameters of a recipe");
   verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();
   verb->add_flag("--json", options->json, "For programs");

@@ -24,7 +24,7 @@ namespace tightloop::cli {
 
 namespace {
 
-struct Options {
+struct BleuArguments {
   std::string reference, hypothesis, second, tokenize = "13a";
   bool lowercase = false, sentences = false, json = false;
   int64_t samples = 1000, seed = 12345;
@@ -60,7 +60,7 @@ void check_lengths(const std::string& reference, size_t references, const std::s
                    more ? reference : hypothesis);
 }
 
-Counted count(const Options& options, const std::vector<std::string>& references, const std::string& file) {
+Counted count(const BleuArguments& options, const std::vector<std::string>& references, const std::string& file) {
   const auto hypotheses = read_lines(file);
   check_lengths(options.reference, references.size(), file, hypotheses.size());
   const BleuOptions how{bleu_tokens(options.tokenize), options.lowercase};
@@ -95,7 +95,7 @@ void print_corpus(const std::string& file, const nlohmann::json& scores) {
 }
 
 template <class Counts, class Score>
-BootstrapResult compare(const Options& options, const std::vector<Counts>& first,
+BootstrapResult compare(const BleuArguments& options, const std::vector<Counts>& first,
                         const std::vector<Counts>& second, Score&& score) {
   const auto of = [&score](const std::vector<Counts>& counts) {
     return [&counts, &score](std::span<const uint32_t> sentences) { return score(sum(counts, sentences)); };
@@ -104,7 +104,7 @@ BootstrapResult compare(const Options& options, const std::vector<Counts>& first
                           static_cast<uint64_t>(options.seed), of(first), of(second));
 }
 
-nlohmann::json to_json(const BootstrapResult& result) {
+nlohmann::json bootstrap_json(const BootstrapResult& result) {
   const auto system = [](const BootstrapResult::System& one) {
     return nlohmann::json{{"score", one.score}, {"mean", one.mean}, {"interval", one.interval}};
   };
@@ -117,7 +117,7 @@ void print_comparison(const char* name, const BootstrapResult& result) {
                   result.second.score - result.first.score, result.p_value));
 }
 
-void print_sentences(const Options& options, const Counted& system, nlohmann::json& json) {
+void print_sentences(const BleuArguments& options, const Counted& system, nlohmann::json& json) {
   json["sentences"] = nlohmann::json::array();
   for (size_t i = 0; i < system.bleu.size(); ++i) {
     const double bleu = sentence_bleu(system.bleu[i]).score, characters = chrf(system.chrf[i]);
@@ -128,7 +128,7 @@ void print_sentences(const Options& options, const Counted& system, nlohmann::js
   }
 }
 
-void measure(const Options& options) {
+void measure(const BleuArguments& options) {
   if (options.sentences && !options.second.empty())
     throw usage_error("--sentence and --hyp2 ask for different things: give one of them.");
   const auto references = read_lines(options.reference);
@@ -152,7 +152,7 @@ void measure(const Options& options) {
     const auto characters =
         compare(options, system.chrf, other.chrf, [](const ChrfCounts& counts) { return chrf(counts); });
     json["bootstrap"] = {
-        {"samples", options.samples}, {"bleu", to_json(bleu)}, {"chrf", to_json(characters)}};
+        {"samples", options.samples}, {"bleu", bootstrap_json(bleu)}, {"chrf", bootstrap_json(characters)}};
     if (!options.json) {
       print_corpus(options.second, json["second"]);
       put(fmt::format("Paired bootstrap, {} samples of {} sentences\n", options.samples, references.size()));
@@ -171,7 +171,7 @@ void measure(const Options& options) {
 }  // namespace
 
 void add_bleu(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BleuArguments>();
   auto* verb = app.add_subcommand("bleu", "Score translations against references: BLEU and chrF");
   verb->add_option("--ref", options->reference, "The references, one a line")->required();
   verb->add_option("--hyp", options->hypothesis, "The translations, one a line")->required();

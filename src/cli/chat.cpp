@@ -28,7 +28,7 @@ constexpr const char* kHelp =
     "  /help       this\n"
     "  /quit       end (Ctrl-D too); Ctrl-C stops an answer\n";
 
-struct Options {
+struct ChatArguments {
   ModelChoice model;
   SamplingConfig sampling;
   std::string system;
@@ -38,7 +38,7 @@ struct Options {
 // Questions from standard input, answers to standard output; prompts and colours only where a person types.
 class Conversation {
  public:
-  Conversation(ChatSession& session, const Options& options)
+  Conversation(ChatSession& session, const ChatArguments& options)
       : session_(session),
         options_(options),
         typed_(::isatty(STDIN_FILENO) && ::isatty(STDOUT_FILENO)),
@@ -124,14 +124,14 @@ class Conversation {
   }
 
   ChatSession& session_;
-  const Options& options_;
+  const ChatArguments& options_;
   const bool typed_, coloured_;
   LineInput input_;
   int64_t line_ = 0;
   bool left_out_ = false;  // a question that the model cannot read
 };
 
-void chat(const Options& options, const Settings& settings) {
+void chat(const ChatArguments& options, const Settings& settings) {
   for (const auto& stop : options.stops)
     if (stop.empty()) throw usage_error("a stop string is empty, which would stop every answer at once.");
   auto run = options.model.load();
@@ -145,7 +145,7 @@ void chat(const Options& options, const Settings& settings) {
 }  // namespace
 
 void add_chat(CLI::App& app, const Settings& settings) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ChatArguments>();
   options->sampling.max_tokens = 512;
   auto* verb = app.add_subcommand("chat", "Talk to a model that learned conversations");
   options->model.add_to(*verb);

@@ -10,12 +10,12 @@ namespace tightloop::cli {
 
 namespace {
 
-struct Options {
+struct ConfigArguments {
   std::string file, section;
   bool markdown = false, yaml = false;
 };
 
-void show(const Options& options, const Settings& settings) {
+void show(const ConfigArguments& options, const Settings& settings) {
   Recipe recipe;
   Config config = recipe.bind();
   if (!options.file.empty()) config.load(options.file);
@@ -31,7 +31,7 @@ void show(const Options& options, const Settings& settings) {
 }  // namespace
 
 void add_config(CLI::App& app, const Settings& settings) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ConfigArguments>();
   auto* verb = app.add_subcommand("config", "List every setting with its value and help");
   verb->add_option("FILE", options->file, "Show the values this recipe gives");
   verb->add_option("--section", options->section, "Only this section");

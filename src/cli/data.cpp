@@ -23,27 +23,27 @@ namespace tightloop::cli {
 
 namespace {
 
-struct Options {
+struct DataArguments {
   std::string file;
   int64_t rows = 4;
   bool json = false;
 };
 
-nlohmann::json to_json(const PartCheck& part) {
+nlohmann::json part_json(const PartCheck& part) {
   return {{"documents", part.documents},   {"tokens", part.tokens},
           {"supervised", part.supervised}, {"rows", part.rows},
           {"padding", part.padding_share}, {"long_documents", part.long_documents},
           {"cut_tokens", part.cut_tokens}};
 }
 
-std::string to_text(const char* name, const PartCheck& part) {
+std::string part_text(const char* name, const PartCheck& part) {
   return fmt::format(
       "{}: {} documents, {} tokens ({} to be learned), {} rows, {:.2f} % padding, {} longer than a row{}\n",
       name, part.documents, part.tokens, part.supervised, part.rows, 100 * part.padding_share,
       part.long_documents, part.cut_tokens > 0 ? fmt::format(" ({} tokens cut off)", part.cut_tokens) : "");
 }
 
-void check(const Options& options, const Settings& settings) {
+void check(const DataArguments& options, const Settings& settings) {
   const Recipe recipe = read_recipe(options.file, settings);
   const PairTokenizers tokenizers = make_tokenizers(recipe);
   const auto result =
@@ -60,13 +60,13 @@ void check(const Options& options, const Settings& settings) {
                               {"padding", result.train.padding_share},
                               {"bad_records", result.bad.total()},
                               {"bad", bad},
-                              {"train", to_json(result.train)},
-                              {"val", to_json(result.val)}};
+                              {"train", part_json(result.train)},
+                              {"val", part_json(result.val)}};
     std::fputs((json.dump(2) + "\n").c_str(), stdout);
     return;
   }
-  std::fputs((fmt::format("{} records\n", result.records) + to_text("train", result.train) +
-              to_text("val", result.val))
+  std::fputs((fmt::format("{} records\n", result.records) + part_text("train", result.train) +
+              part_text("val", result.val))
                  .c_str(),
              stdout);
   if (result.bad.total() > 0) std::fputs((printable(result.bad.report()) + "\n").c_str(), stdout);
@@ -88,7 +88,7 @@ void show_pairs(const Recipe& recipe, const PairTokenizers& tokenizers, const Da
   }
 }
 
-void show(const Options& options, const Settings& settings) {
+void show(const DataArguments& options, const Settings& settings) {
   const Recipe recipe = read_recipe(options.file, settings);
   const PairTokenizers tokenizers = make_tokenizers(recipe);
   const Tokenizer& tokenizer = *tokenizers.source;
@@ -113,7 +113,7 @@ void show(const Options& options, const Settings& settings) {
 void add_data(CLI::App& app, const Settings& settings) {
   auto* data = app.add_subcommand("data", "Look at what a recipe would train on");
   data->require_subcommand(1);
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DataArguments>();
   auto* check_verb = data->add_subcommand("check", "Count records, tokens, padding and bad records");
   check_verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();
   check_verb->add_flag("--json", options->json, "For programs");

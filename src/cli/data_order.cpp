@@ -21,14 +21,14 @@ namespace tightloop::cli {
 
 namespace {
 
-struct Options {
+struct DataOrderArguments {
   std::string file;
   int64_t batches = 1000, from = 0, every = 100, rank = 0, world = 1;
   bool json = false;
 };
 
 template <class AnyLoader>
-void print_order(AnyLoader& loader, const Options& options) {
+void print_order(AnyLoader& loader, const DataOrderArguments& options) {
   nlohmann::json parts = nlohmann::json::array();
   uint64_t whole = 0, part = 0;
   for (int64_t taken = 1; taken <= options.batches; ++taken) {
@@ -55,7 +55,7 @@ void print_order(AnyLoader& loader, const Options& options) {
   put(fmt::format("all {} batches: {}\n", options.batches, hex64(whole)));
 }
 
-void order(const Options& options, const Settings& settings) {
+void order(const DataOrderArguments& options, const Settings& settings) {
   if (options.rank >= options.world)
     throw usage_error("--rank {} is not one of --world {}: ranks count from 0.", options.rank, options.world);
   const Recipe recipe = read_recipe(options.file, settings);
@@ -77,7 +77,7 @@ void order(const Options& options, const Settings& settings) {
 }  // namespace
 
 void add_data_order(CLI::App& data, const Settings& settings) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DataOrderArguments>();
   auto* verb = data.add_subcommand("order", "Hash the batches in their order, to compare runs or machines");
   verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();
   verb->add_option("--batches", options->batches, "How many")->check(at_least(1));

@@ -30,7 +30,7 @@ namespace tightloop::cli {
 
 namespace {
 
-struct Options {
+struct EvalArguments {
   ModelChoice model;
   std::string input, questions;
   int64_t window = 0, stride = 0, batch = 0, limit = -1, samples = 1, max_tokens = 0;
@@ -49,7 +49,7 @@ bool has_data(const DataConfig& data) {
   return data.generated() || !data.train.empty() || !data.mixture.empty();
 }
 
-void measure_text(const Options& options, LoadedRun& run, Findings& findings) {
+void measure_text(const EvalArguments& options, LoadedRun& run, Findings& findings) {
   const std::string text = read_file(options.input);
   if (text.empty()) throw data_error("'{}' is empty.", options.input);
   const auto ids = run.tokenizer->encode(text);
@@ -84,7 +84,7 @@ void measure_held_out(const std::string& folder, LoadedRun& run, const Dataset& 
                                std::exp(loss.mean()), loss.tokens);
 }
 
-void ask(const Options& options, LoadedRun& run, const std::vector<ExamQuestion>& exam,
+void ask(const EvalArguments& options, LoadedRun& run, const std::vector<ExamQuestion>& exam,
          const std::vector<int32_t>& stops, Findings& findings) {
   if (exam.empty()) return;
   ExamOptions how = greedy_exam(exam, *run.tokenizer);
@@ -100,7 +100,7 @@ void ask(const Options& options, LoadedRun& run, const std::vector<ExamQuestion>
 }
 
 /// BLEU and chrF of the pairs that a translation run held out, by a beam search.
-void evaluate_translator(const Options& options, const std::string& folder, const Settings& settings) {
+void evaluate_translator(const EvalArguments& options, const std::string& folder, const Settings& settings) {
   constexpr size_t kShown = 8;
   auto run = load_translator(folder, options.model.device, {}, options.model.precision);
   run.recipe.bind().apply(settings);
@@ -124,7 +124,7 @@ void evaluate_translator(const Options& options, const std::string& folder, cons
   put(shown(text));
 }
 
-void evaluate(const Options& options, const Settings& settings) {
+void evaluate(const EvalArguments& options, const Settings& settings) {
   if (options.samples > 1 && options.temperature == 0)
     throw usage_error("at temperature 0 all {} samples would be the same.", options.samples);
   const std::string folder = options.model.folder();
@@ -162,7 +162,7 @@ void evaluate(const Options& options, const Settings& settings) {
 }  // namespace
 
 void add_eval(CLI::App& app, const Settings& settings) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<EvalArguments>();
   auto* verb = app.add_subcommand("eval", "Measure a model on held-out data, a text or questions");
   options->model.add_to(*verb);
   verb->add_option("--input", options->input, "A text file: loss, perplexity, bits a byte");

@@ -11,12 +11,12 @@ namespace tightloop::cli {
 
 namespace {
 
-struct Options {
+struct ExportArguments {
   std::string run, to;
   ExportOptions writing;
 };
 
-void write(const Options& options) {
+void write(const ExportArguments& options) {
   const std::string from = ModelChoice{.path = options.run}.folder();
   const auto dtype = export_model(from, options.to, options.writing);
   log::info("{} is now in {}, in {}.", from, options.to, dtype);
@@ -25,7 +25,7 @@ void write(const Options& options) {
 }  // namespace
 
 void add_export(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ExportArguments>();
   auto* verb = app.add_subcommand("export", "Write a model as a Hugging Face folder");
   verb->add_option("--run,--model", options->run,
                    "A run, a checkpoint or a Hugging Face folder (default: the newest run in runs/)");

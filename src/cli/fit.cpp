@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kGiB = 1 << 30;
 
-struct Options {
+struct FitArguments {
   std::string config;
   double memory = 0;  // GiB; 0: the device's
   bool json = false;
@@ -60,7 +60,7 @@ struct Question {
   MemoryPlanner planner;
 };
 
-Question question(const Options& options, const Settings& settings) {
+Question question(const FitArguments& options, const Settings& settings) {
   Recipe recipe = read_recipe(options.config, settings);
   int64_t vocabulary = recipe.tokenizer.vocab_size;  // of the tokenizer that would be trained
   if (recipe.model.vocab_size > 0)
@@ -109,7 +109,7 @@ std::string table(const Question& asked, double budget) {
   }
 }
 
-void fit(const Options& options, const Settings& settings) {
+void fit(const FitArguments& options, const Settings& settings) {
   const Question asked = question(options, settings);
   const auto& model = asked.recipe.model;
   const double budget = kUsableMemory * asked.memory;
@@ -160,7 +160,7 @@ void fit(const Options& options, const Settings& settings) {
 }  // namespace
 
 void add_fit(CLI::App& app, const Settings& settings) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<FitArguments>();
   auto* verb = app.add_subcommand("fit", "Predict the memory that a training needs, and what fits");
   verb->add_option("CONFIG", options->config, "A recipe's file")->required();
   verb->add_option("--memory", options->memory,

@@ -24,7 +24,7 @@ namespace tightloop::cli {
 
 namespace {
 
-struct Options {
+struct GenerateArguments {
   ModelChoice model;
   std::string prompt, prompts, ids;
   SamplingConfig sampling;
@@ -39,7 +39,7 @@ std::string standard_input() {
   return text;
 }
 
-void check(const Options& options) {
+void check(const GenerateArguments& options) {
   const int ways = !options.prompt.empty() + !options.prompts.empty() + !options.ids.empty();
   if (ways > 1) throw usage_error("--prompt, --prompts and --ids say what to continue: give one of them.");
   for (const auto& stop : options.stops)
@@ -50,21 +50,21 @@ void check(const Options& options) {
   }
 }
 
-std::vector<TextPrompt> chosen_prompts(const Options& options, const Tokenizer& tokenizer, int64_t longest) {
+std::vector<TextPrompt> chosen_prompts(const GenerateArguments& options, const Tokenizer& tokenizer, int64_t longest) {
   if (!options.prompts.empty()) return read_prompts(options.prompts, tokenizer, longest);
   if (!options.ids.empty()) return {ids_prompt(options.ids, tokenizer)};
   const bool piped = options.prompt.empty() && !::isatty(STDIN_FILENO);
   return {text_prompt(piped ? standard_input() : options.prompt, tokenizer, longest)};
 }
 
-nlohmann::json to_json(const TextPrompt& prompt, const Prompt& asked, const Answer& answer,
+nlohmann::json answer_json(const TextPrompt& prompt, const Prompt& asked, const Answer& answer,
                        const std::string& text) {
   return {{"prompt", prompt.text},  {"prompt_tokens", asked.ids.size()},
           {"sample", asked.sample}, {"text", text},
           {"ids", answer.ids},      {"end", to_string(answer.end)}};
 }
 
-void answer(const Options& options) {
+void answer(const GenerateArguments& options) {
   check(options);
   auto run = options.model.load();
   const Tokenizer& tokenizer = *run.tokenizer;
@@ -102,7 +102,7 @@ void answer(const Options& options) {
   for (size_t row = 0; row < rows.size(); ++row) {
     const std::string rest = streams[row].finish();
     const TextPrompt& prompt = prompts[row / static_cast<size_t>(options.samples)];
-    json["results"].push_back(to_json(prompt, rows[row], answers[row], streams[row].text()));
+    json["results"].push_back(answer_json(prompt, rows[row], answers[row], streams[row].text()));
     tokens += static_cast<int64_t>(answers[row].ids.size());
     if (live) put(shown(rest + "\n"));
     if (!live && !options.json) {
@@ -120,7 +120,7 @@ void answer(const Options& options) {
 }  // namespace
 
 void add_generate(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<GenerateArguments>();
   auto* verb = app.add_subcommand("generate", "Let a trained model continue a text");
   options->model.add_to(*verb);
   verb->add_option("--prompt", options->prompt, "The text to continue (default: standard input)");

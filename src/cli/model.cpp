@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kAssumedVocabulary = 32768;
 
-struct Options {
+struct ModelArguments {
   std::string what;
   bool json = false;
 };
@@ -52,7 +52,7 @@ std::string bytes(double value) {
   return value >= 1e9 ? fmt::format("{:.2f} GB", value / 1e9) : fmt::format("{:.1f} MB", value / 1e6);
 }
 
-void show(const Options& options, const Settings& settings) {
+void show(const ModelArguments& options, const Settings& settings) {
   Recipe recipe = recipe_of(options.what, settings);
   ModelConfig& model = recipe.model;
   const bool assumed = model.vocab_size == 0;
@@ -115,7 +115,7 @@ void show(const Options& options, const Settings& settings) {
 }  // namespace
 
 void add_model(CLI::App& app, const Settings& settings) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ModelArguments>();
   auto* verb = app.add_subcommand("model", "Look at models");
   verb->require_subcommand(1);
   auto* show_verb = verb->add_subcommand("show", "Parameters, FLOPs and memory of a preset or a recipe");

@@ -18,7 +18,7 @@ namespace tightloop::cli {
 
 namespace {
 
-struct Options {
+struct PrepareArguments {
   std::string file, output;
   uint64_t shard_tokens = PrepareOptions().shard_tokens;
 };
@@ -30,7 +30,7 @@ std::string summary(const PrepareProgress& progress) {
                      human_count(static_cast<double>(progress.val_tokens)));
 }
 
-void run_prepare(const Options& options, const Settings& settings) {
+void run_prepare(const PrepareArguments& options, const Settings& settings) {
   const Recipe recipe = read_recipe(options.file, settings);
   const PairTokenizers tokenizers = make_tokenizers(recipe);
   auto last = std::chrono::steady_clock::now();
@@ -75,7 +75,7 @@ void run_prepare(const Options& options, const Settings& settings) {
 }  // namespace
 
 void add_prepare(CLI::App& app, const Settings& settings) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PrepareArguments>();
   auto* verb = app.add_subcommand("prepare", "Tokenize a recipe's data once, into shards");
   verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();
   verb->add_option("--output", options->output, "Folder for the shards")->required();

@@ -31,7 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct TrainArguments {
   std::string file, resume;
   bool overwrite = false, accept_changed_data = false;
 };
@@ -87,7 +87,7 @@ void evaluate_translations(Trainer& trainer) {
 }
 
 /// The run's folder. The main process alone touches it, before the others look.
-RunFolder claim(const fs::path& root, const Options& options, Processes& processes) {
+RunFolder claim(const fs::path& root, const TrainArguments& options, Processes& processes) {
   if (!processes.main()) {
     processes.barrier();
     return RunFolder(root);
@@ -120,7 +120,7 @@ std::unique_ptr<Trainer> begin(const Recipe& recipe, const RunFolder& run, Proce
   }
 }
 
-void train(const Options& options, const Settings& settings) {
+void train(const TrainArguments& options, const Settings& settings) {
   if (options.file.empty() == options.resume.empty()) {
     throw usage_error(
         "name a recipe (tightloop train configs/quickstart.yaml) or --resume a run, one of the two.");
@@ -166,7 +166,7 @@ void train(const Options& options, const Settings& settings) {
 }  // namespace
 
 void add_train(CLI::App& app, const Settings& settings) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TrainArguments>();
   auto* verb = app.add_subcommand("train", "Train a model by a recipe, or go on with a run");
   verb->add_option("RECIPE", options->file, "A YAML file of settings, such as configs/quickstart.yaml");
   verb->add_option("--resume", options->resume,

@@ -25,7 +25,7 @@ namespace {
 
 constexpr size_t kAtOnce = 8192;  // lines that are read before the first is written
 
-struct Options {
+struct TranslateArguments {
   ModelChoice model;
   TranslateOptions how;
   bool scores = false, json = false;
@@ -33,7 +33,7 @@ struct Options {
 
 /// One line, whatever it holds: translations parted by tabs, each behind its score where scores are wanted.
 std::string line_of(const std::string& source, const std::vector<TextTranslation>& found,
-                    const Options& options) {
+                    const TranslateArguments& options) {
   if (options.json) {
     nlohmann::json json{{"source", source}, {"translations", nlohmann::json::array()}};
     for (const auto& one : found) json["translations"].push_back({{"text", one.text}, {"score", one.score}});
@@ -48,7 +48,7 @@ std::string line_of(const std::string& source, const std::vector<TextTranslation
   return line;
 }
 
-void translate_lines(LoadedTranslator& run, Options& options, LineInput& input) {
+void translate_lines(LoadedTranslator& run, TranslateArguments& options, LineInput& input) {
   for (bool more = true; more;) {
     std::vector<std::string> lines;
     while (lines.size() < kAtOnce) {
@@ -70,7 +70,7 @@ void translate_lines(LoadedTranslator& run, Options& options, LineInput& input) 
   }
 }
 
-void converse(LoadedTranslator& run, Options& options, LineInput& input) {
+void converse(LoadedTranslator& run, TranslateArguments& options, LineInput& input) {
   put("Type a sentence; Ctrl-D ends.\n");
   while (const auto line = input.next()) {
     if (line->interrupted) {
@@ -92,7 +92,7 @@ void converse(LoadedTranslator& run, Options& options, LineInput& input) {
   put("\n");
 }
 
-void run_verb(Options& options) {
+void run_verb(TranslateArguments& options) {
   DecodeConfig& decode = options.how.decode;
   if (!decode.sample && decode.nbest > decode.beam)
     throw usage_error("--nbest {} needs a --beam of at least as many; it is {}.", decode.nbest, decode.beam);
@@ -110,7 +110,7 @@ void run_verb(Options& options) {
 }  // namespace
 
 void add_translate(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TranslateArguments>();
   auto* verb = app.add_subcommand("translate", "Translate lines from standard input");
   DecodeConfig& decode = options->how.decode;
   options->model.add_to(*verb);

@@ -5,8 +5,8 @@
 namespace tightloop {
 
 namespace {
-constexpr size_t kChunk = 1 << 16;
-constexpr std::string_view kBlank = " \t\r\n";
+constexpr size_t kReadSize = 1 << 16;
+constexpr std::string_view kJsonBlank = " \t\r\n";
 }  // namespace
 
 std::string first_characters(const fs::path& path) {
@@ -20,7 +20,7 @@ std::string first_characters(const fs::path& path) {
   std::string_view text = std::string_view(chunk).substr(0, got);
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   for (const char c : text)
-    if (kBlank.find(c) == kBlank.npos && found.size() < 2) found += c;
+    if (kJsonBlank.find(c) == kJsonBlank.npos && found.size() < 2) found += c;
   return found;
 }
 
@@ -49,7 +49,7 @@ void JsonArrayRecords::take(RecordBatch& batch, BadKind bad, std::string_view by
   record.byte = first_byte_;
   record.bad = too_long_ ? BadKind::kTooLong : bad;
   record.bytes = too_long_ ? "longer than data.max_record_bytes" : bytes;
-  const bool blank = bytes.find_first_not_of(kBlank) == bytes.npos;
+  const bool blank = bytes.find_first_not_of(kJsonBlank) == bytes.npos;
   if (!blank || record.bad != BadKind::kNone) batch.add(record);
   element_.clear();
   too_long_ = false;
@@ -62,7 +62,7 @@ void JsonArrayRecords::scan(RecordBatch& batch) {
     ++byte_;
     line_ += c == '\n';
     const bool mark = byte_ <= 3 && c == "\xef\xbb\xbf"[byte_ - 1];
-    if (depth_ == 0 && (mark || kBlank.find(c) != kBlank.npos)) continue;
+    if (depth_ == 0 && (mark || kJsonBlank.find(c) != kJsonBlank.npos)) continue;
     if (depth_ == 0 && c == '[' && !ended_) {
       depth_ = 1;
       continue;
@@ -97,7 +97,7 @@ void JsonArrayRecords::scan(RecordBatch& batch) {
       --depth_;
     }
     if (element_.empty()) {
-      if (kBlank.find(c) != kBlank.npos) continue;
+      if (kJsonBlank.find(c) != kJsonBlank.npos) continue;
       first_line_ = line_;
       first_byte_ = byte_ - 1;
     }
@@ -118,10 +118,10 @@ bool JsonArrayRecords::read(RecordBatch& batch, size_t records, size_t bytes) {
       continue;
     }
     at_ = 0;
-    chunk_.resize(kChunk);
+    chunk_.resize(kReadSize);
     std::string failure;
     try {
-      chunk_.resize(stream_->read(chunk_.data(), kChunk));
+      chunk_.resize(stream_->read(chunk_.data(), kReadSize));
       if (!chunk_.empty()) continue;
       if (depth_ > 0) failure = "the list does not end";
     } catch (const Error& error) {

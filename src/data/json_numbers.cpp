@@ -6,12 +6,12 @@ namespace tightloop {
 
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_json_digit(char c) { return c >= '0' && c <= '9'; }
 
 // Skips digits; false if there was none.
 bool digits(std::string_view text, size_t& at) {
   const size_t first = at;
-  while (at < text.size() && is_digit(text[at])) ++at;
+  while (at < text.size() && is_json_digit(text[at])) ++at;
   return at > first;
 }
 
@@ -40,7 +40,7 @@ bool without_large_numbers(std::string_view json, std::string& out) {
       end = std::min(end + 1, json.size());
       out.append(json.substr(at, end - at));
       at = end;
-    } else if (json[at] == '-' || is_digit(json[at])) {
+    } else if (json[at] == '-' || is_json_digit(json[at])) {
       const size_t end = std::min(json.find_first_not_of("0123456789+-.eE", at), json.size());
       if (!is_number(json.substr(at, end - at))) return false;
       out += '0';

@@ -10,7 +10,7 @@
 namespace tightloop {
 
 namespace {
-constexpr uint64_t kWindow = 32 << 10;
+constexpr uint64_t kWindowBytes = 32 << 10;
 constexpr int kLevel = 1;
 }  // namespace
 
@@ -18,7 +18,7 @@ KeptWriter::KeptWriter(const fs::path& path) : file_(path), state_(::ZSTD_create
   auto* state = static_cast<ZSTD_CCtx*>(state_);
   ::ZSTD_CCtx_setParameter(state, ZSTD_c_compressionLevel, kLevel);
   ::ZSTD_CCtx_setParameter(state, ZSTD_c_checksumFlag, 1);
-  packed_.resize(::ZSTD_compressBound(kWindow));
+  packed_.resize(::ZSTD_compressBound(kWindowBytes));
 }
 
 KeptWriter::~KeptWriter() { ::ZSTD_freeCCtx(static_cast<ZSTD_CCtx*>(state_)); }
@@ -37,10 +37,10 @@ uint64_t KeptWriter::add(std::string_view bytes) {
   const uint64_t at = added_;
   added_ += bytes.size();
   while (!bytes.empty()) {
-    const size_t here = std::min<size_t>(bytes.size(), kWindow - window_.size());
+    const size_t here = std::min<size_t>(bytes.size(), kWindowBytes - window_.size());
     window_.append(bytes.substr(0, here));
     bytes.remove_prefix(here);
-    if (window_.size() == kWindow) write_window();
+    if (window_.size() == kWindowBytes) write_window();
   }
   return at;
 }
@@ -72,14 +72,14 @@ uint64_t KeptReader::start_of(uint64_t window) const {
 
 void KeptReader::read(uint64_t at, uint64_t size, char* to) const {
   static thread_local std::string unpacked;
-  unpacked.resize(kWindow);
+  unpacked.resize(kWindowBytes);
   while (size > 0) {
-    const uint64_t window = at / kWindow, from = at % kWindow, here = std::min(size, kWindow - from);
+    const uint64_t window = at / kWindowBytes, from = at % kWindowBytes, here = std::min(size, kWindowBytes - from);
     const uint64_t start = window < windows_ ? start_of(window) : 0;
     const uint64_t end = window < windows_ ? start_of(window + 1) : 0;
     const bool sound = start < end && end <= table_;
     const size_t got =
-        sound ? ::ZSTD_decompress(unpacked.data(), kWindow, file_.text().data() + start, end - start) : 0;
+        sound ? ::ZSTD_decompress(unpacked.data(), kWindowBytes, file_.text().data() + start, end - start) : 0;
     if (!sound || ::ZSTD_isError(got) || got < from + here)
       throw data_error("'{}' is damaged near byte {}: remove the folder to index the files again.",
                        file_.path().string(), start);

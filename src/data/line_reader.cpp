@@ -8,7 +8,7 @@
 namespace tightloop {
 
 namespace {
-constexpr size_t kChunk = 1 << 18;
+constexpr size_t kLineChunk = 1 << 18;
 }
 
 LineReader::LineReader(const fs::path& path, uint64_t max_bytes)
@@ -22,10 +22,10 @@ bool LineReader::fill() {
   if (at_end_) return false;
   buffer_.erase(0, std::exchange(used_, 0));
   const size_t size = buffer_.size();
-  buffer_.resize(size + kChunk);
+  buffer_.resize(size + kLineChunk);
   size_t got = 0;
   try {
-    got = stream_->read(buffer_.data() + size, kChunk);
+    got = stream_->read(buffer_.data() + size, kLineChunk);
   } catch (const Error& error) {
     failure_ = error.what();
   }

@@ -10,7 +10,7 @@ namespace tightloop {
 
 namespace {
 
-constexpr uint64_t kWindow = 16384;  // documents: each window ends with a row that is not full
+constexpr uint64_t kWindowDocuments = 16384;  // documents: each window ends with a row that is not full
 
 struct Open {
   std::vector<Piece> pieces;
@@ -55,7 +55,7 @@ RowPacking::RowPacking(const Documents& documents, int64_t length, uint64_t seed
     if (positions > length) ++long_documents;
     for (; positions > 0; position += length, positions -= length)
       window.push_back({position, std::min(positions, length)});
-    if ((i + 1) % kWindow == 0) pack_window(window, length, *this);
+    if ((i + 1) % kWindowDocuments == 0) pack_window(window, length, *this);
   }
   pack_window(window, length, *this);
 }

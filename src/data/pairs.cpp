@@ -9,15 +9,15 @@ namespace tightloop {
 
 namespace {
 
-constexpr uint64_t kWindow = 1 << 15;
+constexpr uint64_t kWindowPairs = 1 << 15;
 
 int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-struct Lengths {
+struct PairLengths {
   int64_t source, target;  // target: positions, one less than tokens
 };
 
-Lengths lengths_of(const Documents& documents, uint64_t pair) {
+PairLengths lengths_of(const Documents& documents, uint64_t pair) {
   return {static_cast<int64_t>(documents.length(2 * pair)),
           static_cast<int64_t>(documents.length(2 * pair + 1)) - 1};
 }
@@ -31,7 +31,7 @@ PairPlan::PairPlan(const Documents& documents, const PairOptions& options) {
   bucket_ = options.bucket;
   if (bucket_ == 0) {
     for (bucket_ = 8; bucket_ > 1; bucket_ /= 2) {
-      make(documents, options, std::min(pairs, kWindow));
+      make(documents, options, std::min(pairs, kWindowPairs));
       if (padding_share_ < kMostPadding) break;
     }
   }
@@ -52,9 +52,9 @@ void PairPlan::make(const Documents& documents, const PairOptions& options, uint
   begins_ = {0};
   long_pairs_ = most_rows_ = 0;
   const Permutation shuffled(documents.size() / 2, options.seed);
-  std::vector<std::pair<Lengths, uint32_t>> window;
+  std::vector<std::pair<PairLengths, uint32_t>> window;
   uint64_t filled = 0, cells = 0;
-  const auto close = [&](Lengths padded) {
+  const auto close = [&](PairLengths padded) {
     const uint64_t rows = order_.size() - begins_.back();
     if (rows == 0) return;
     begins_.push_back(order_.size());
@@ -65,16 +65,16 @@ void PairPlan::make(const Documents& documents, const PairOptions& options, uint
     // By the longer side first, so that batches hold the budget's worth of rows; then by how far the sides
     // are apart, up and down in turn, so that a batch that goes on into the next length finds pairs like its
     // own. Ties keep their shuffled order.
-    const auto key = [&](const Lengths& l) {
+    const auto key = [&](const PairLengths& l) {
       const int64_t longer = round_up(std::max(l.source, l.target), bucket_);
       const int64_t apart = round_up(l.source, bucket_) - round_up(l.target, bucket_);
       return std::pair(longer, longer / bucket_ % 2 ? apart : -apart);
     };
     std::ranges::stable_sort(window,
                              [&](const auto& a, const auto& b) { return key(a.first) > key(b.first); });
-    Lengths longest{0, 0};
+    PairLengths longest{0, 0};
     for (const auto& [lengths, pair] : window) {
-      const Lengths grown{std::max(longest.source, round_up(lengths.source, bucket_)),
+      const PairLengths grown{std::max(longest.source, round_up(lengths.source, bucket_)),
                           std::max(longest.target, round_up(lengths.target, bucket_))};
       const auto rows = static_cast<int64_t>(order_.size() - begins_.back()) + 1;
       if (rows * std::max(grown.source, grown.target) > options.batch_tokens) {
@@ -92,13 +92,13 @@ void PairPlan::make(const Documents& documents, const PairOptions& options, uint
   const int64_t limit = longest(options);
   for (uint64_t i = 0; i < pairs; ++i) {
     const uint64_t pair = shuffled[i];
-    const Lengths lengths = lengths_of(documents, pair);
+    const PairLengths lengths = lengths_of(documents, pair);
     if (lengths.source > limit || lengths.target > limit) {
       ++long_pairs_;
     } else {
       window.push_back({lengths, static_cast<uint32_t>(pair)});
     }
-    if (window.size() == kWindow) cut();
+    if (window.size() == kWindowPairs) cut();
   }
   cut();
   padding_share_ = cells == 0 ? 0 : 1 - static_cast<double>(filled) / static_cast<double>(cells);
@@ -148,12 +148,12 @@ void PairLoader::fill(int64_t index, PairBatch& batch) const {
   batch.rows = static_cast<int64_t>(pairs.size());
   batch.source_length = batch.target_length = batch.supervised = batch.padding = 0;
   for (const uint32_t pair : pairs) {
-    const Lengths lengths = lengths_of(*documents_, pair);
+    const PairLengths lengths = lengths_of(*documents_, pair);
     batch.source_length = std::max(batch.source_length, round_up(lengths.source, plan_.bucket()));
     batch.target_length = std::max(batch.target_length, round_up(lengths.target, plan_.bucket()));
   }
   for (int64_t r = 0; r < batch.rows; ++r) {
-    const Lengths lengths = lengths_of(*documents_, pairs[r]);
+    const PairLengths lengths = lengths_of(*documents_, pairs[r]);
     int32_t* source = batch.source + r * batch.source_length;
     int32_t* inputs = batch.inputs + r * batch.target_length;
     int32_t* targets = batch.targets + r * batch.target_length;

@@ -62,10 +62,10 @@ RecordIndex open_folder(const fs::path& folder) {
 }
 
 // A folder beside its place that goes away again unless it was put there.
-class Scratch {
+class ScratchFolder {
  public:
-  explicit Scratch(const fs::path& place) : path_(partial_path(place)) { make_folder(path_); }
-  ~Scratch() {
+  explicit ScratchFolder(const fs::path& place) : path_(partial_path(place)) { make_folder(path_); }
+  ~ScratchFolder() {
     std::error_code ignored;
     fs::remove_all(path_, ignored);
   }
@@ -88,14 +88,14 @@ RecordIndex open_index(const SourceOptions& options, const fs::path& folder) {
   // Records are rendered again: an index of when other records were good (index-...) is of no use.
   const std::string name = "index2-" + hex64(prepare_key(options));
   if (folder.empty()) {
-    const Scratch scratch(temporary_folder() / ("tightloop-" + name));
+    const ScratchFolder scratch(temporary_folder() / ("tightloop-" + name));
     write_index(options, scratch.path());
     return open_folder(scratch.path());  // what is mapped stays until it is unmapped
   }
   const fs::path place = folder / name;
   if (!path_exists(place / "index.json")) {
     make_folder(folder);
-    const Scratch scratch(place);
+    const ScratchFolder scratch(place);
     write_index(options, scratch.path());
     scratch.put(place);
   }

@@ -8,12 +8,12 @@ namespace tightloop {
 
 namespace {
 
-constexpr size_t kChunk = 1 << 18;
+constexpr size_t kTextChunk = 1 << 18;
 constexpr std::string_view kBlank = " \t\r\n\v\f";
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(kBlank) == std::string_view::npos; }
 bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; }
-bool is_space(char byte) { return kBlank.find(byte) != std::string_view::npos; }
+bool is_blank(char byte) { return kBlank.find(byte) != std::string_view::npos; }
 
 }  // namespace
 
@@ -42,12 +42,12 @@ void TextReader::fill() {
   buffer_.erase(0, used_);
   used_ = 0;
   // Enough for a piece and what must be seen behind it.
-  while (!at_end_ && buffer_.size() < options_.piece + options_.separator.size() + kChunk) {
+  while (!at_end_ && buffer_.size() < options_.piece + options_.separator.size() + kTextChunk) {
     const size_t size = buffer_.size();
-    buffer_.resize(size + kChunk);
+    buffer_.resize(size + kTextChunk);
     size_t got = 0;
     try {
-      got = stream_->read(buffer_.data() + size, kChunk);
+      got = stream_->read(buffer_.data() + size, kTextChunk);
     } catch (const Error& error) {
       failure_ = error.what();
     }
@@ -75,7 +75,7 @@ size_t TextReader::find_end(size_t& next) const {
       const bool at_start = first_ && newline == 0 && text[0] != '\n';
       size_t last = newline, at = at_start ? 0 : newline + 1;
       bool found = first_ && newline == 0 && text[0] == '\n';
-      for (; at < text.size() && is_space(text[at]); ++at)
+      for (; at < text.size() && is_blank(text[at]); ++at)
         if (text[at] == '\n') last = at, found = true;
       if (at == text.size() && !at_end_) return std::string_view::npos;  // there may be more of them
       if (found || at == text.size()) {
@@ -93,9 +93,9 @@ size_t TextReader::piece_end(size_t limit) const {
   const std::string_view text = std::string_view(buffer_).substr(used_);
   const size_t earliest = limit / 2;
   for (size_t at = limit; at > earliest; --at)
-    if (text[at - 1] == '\n' && at < text.size() && !is_space(text[at])) return at;
+    if (text[at - 1] == '\n' && at < text.size() && !is_blank(text[at])) return at;
   for (size_t at = limit; at > earliest; --at)
-    if (text[at] == ' ' && !is_space(text[at - 1]) && at + 1 < text.size() && !is_space(text[at + 1]))
+    if (text[at] == ' ' && !is_blank(text[at - 1]) && at + 1 < text.size() && !is_blank(text[at + 1]))
       return at;
   size_t at = limit;
   while (at + 4 > limit && at > 1 && is_continuation(text[at])) --at;

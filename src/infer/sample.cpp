@@ -10,7 +10,7 @@ namespace tightloop {
 
 namespace {
 
-struct Candidate {
+struct Sampled {
   float weight;
   int32_t id;
 };
@@ -28,19 +28,19 @@ void penalise(float* logits, int64_t V, std::vector<int32_t> seen, double penalt
 
 int32_t pick(std::span<const float> logits, const SamplingConfig& sampling, double draw) {
   const float best = *std::ranges::max_element(logits);
-  std::vector<Candidate> kept(logits.size());
+  std::vector<Sampled> kept(logits.size());
   for (size_t id = 0; id < logits.size(); ++id) {
     const double weight = std::exp((logits[id] - best) / sampling.temperature);
     kept[id] = {static_cast<float>(weight), static_cast<int32_t>(id)};
   }
-  const auto likelier = [](const Candidate& a, const Candidate& b) {
+  const auto likelier = [](const Sampled& a, const Sampled& b) {
     return a.weight != b.weight ? a.weight > b.weight : a.id < b.id;
   };
   if (sampling.top_k > 0 && sampling.top_k < static_cast<int64_t>(kept.size())) {
     std::ranges::nth_element(kept, kept.begin() + sampling.top_k, likelier);
     kept.resize(sampling.top_k);
   }
-  const auto sum = [](double total, const Candidate& candidate) { return total + candidate.weight; };
+  const auto sum = [](double total, const Sampled& candidate) { return total + candidate.weight; };
   if (sampling.top_p < 1) {
     std::ranges::sort(kept, likelier);
     const double wanted = sampling.top_p * std::accumulate(kept.begin(), kept.end(), 0.0, sum);
@@ -50,9 +50,9 @@ int32_t pick(std::span<const float> logits, const SamplingConfig& sampling, doub
     kept.resize(std::max<size_t>(1, count));
   }
   // The likeliest has the weight 1.
-  if (sampling.min_p > 0) std::erase_if(kept, [&](const Candidate& c) { return c.weight < sampling.min_p; });
+  if (sampling.min_p > 0) std::erase_if(kept, [&](const Sampled& c) { return c.weight < sampling.min_p; });
   double rest = draw * std::accumulate(kept.begin(), kept.end(), 0.0, sum);
-  for (const Candidate& candidate : kept) {
+  for (const Sampled& candidate : kept) {
     rest -= candidate.weight;
     if (rest < 0) return candidate.id;
   }

@@ -28,15 +28,15 @@ TORCH_LIBRARY_FRAGMENT(tightloop, m) {
 }
 
 using Optional = std::optional<Tensor>;
-using Forward = Tensor(const Tensor&, const Optional&, int64_t, double, const Optional&, int64_t);
-using Backward = std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, const Optional&, int64_t, double,
+using ActivationForward = Tensor(const Tensor&, const Optional&, int64_t, double, const Optional&, int64_t);
+using ActivationBackward = std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, const Optional&, int64_t, double,
                                             const Optional&, int64_t);
 
 struct ActivationFunction : torch::autograd::Function<ActivationFunction> {
   static Tensor forward(AutogradContext* context, const Tensor& x, const Optional& bias, int64_t kind,
                         double p, const Optional& random, int64_t site) {
     at::AutoDispatchBelowADInplaceOrView below;
-    static const auto kernel = find_operator<Forward>("tightloop::activation_forward");
+    static const auto kernel = find_operator<ActivationForward>("tightloop::activation_forward");
     context->save_for_backward({x, or_undefined(bias), or_undefined(random)});
     context->saved_data["kind"] = kind;
     context->saved_data["p"] = p;
@@ -46,7 +46,7 @@ struct ActivationFunction : torch::autograd::Function<ActivationFunction> {
 
   static variable_list backward(AutogradContext* context, const variable_list& dy) {
     at::AutoDispatchBelowADInplaceOrView below;
-    static const auto kernel = find_operator<Backward>("tightloop::activation_backward");
+    static const auto kernel = find_operator<ActivationBackward>("tightloop::activation_backward");
     const auto saved = context->get_saved_variables();
     auto [dx, dbias] = kernel.call(dy[0], saved[0], given(saved[1]), context->saved_data["kind"].toInt(),
                                    context->saved_data["p"].toDouble(), given(saved[2]),
@@ -55,8 +55,8 @@ struct ActivationFunction : torch::autograd::Function<ActivationFunction> {
   }
 };
 
-bool fits(const Tensor& x, const Tensor& bias) {
-  static const auto forward = find_operator<Forward>("tightloop::activation_forward");
+bool activation_fits(const Tensor& x, const Tensor& bias) {
+  static const auto forward = find_operator<ActivationForward>("tightloop::activation_forward");
   constexpr int64_t kPack = 16;  // bytes that a thread loads at once
   return has_kernel(x) && registered(forward, x) && x.size(-1) * x.element_size() % kPack == 0 &&
          is_flat(x) && (!bias.defined() || (bias.scalar_type() == x.scalar_type() && is_flat(bias)));
@@ -69,7 +69,7 @@ Tensor activation(const Tensor& x, const Tensor& bias, ActivationKind kind, cons
       !bias.defined() || (bias.dim() == 1 && bias.size(0) == x.size(-1) && bias.device() == x.device()),
       "activation: the bias must hold one value for each element of x's last dimension");
   check(drop, x.device());
-  if (!fits(x, bias)) return activation_plain(x, bias, kind, drop);
+  if (!activation_fits(x, bias)) return activation_plain(x, bias, kind, drop);
   return ActivationFunction::apply(x, given(bias), static_cast<int64_t>(kind), drop.share, given(drop.random),
                                    drop.site);
 }

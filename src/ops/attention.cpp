@@ -40,9 +40,9 @@ TORCH_LIBRARY_FRAGMENT(tightloop, m) {
 }
 
 using Optional = std::optional<Tensor>;
-using Forward = std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&, const Optional&, bool,
+using AttentionForward = std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&, const Optional&, bool,
                                            double, const Optional&, int64_t);
-using Backward = void(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+using AttentionBackward = void(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                       const Tensor&, const Optional&, bool, double, const Optional&, int64_t, Tensor&,
                       Tensor&, Tensor&);
 
@@ -61,7 +61,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
                         const Optional& lengths, bool causal, double p, const Optional& random,
                         int64_t site) {
     at::AutoDispatchBelowADInplaceOrView below;
-    static const auto kernel = find_operator<Forward>("tightloop::attention_forward");
+    static const auto kernel = find_operator<AttentionForward>("tightloop::attention_forward");
     const Parts parts(queries, or_undefined(kv));
     auto [y, lse] = kernel.call(parts.q, parts.k, parts.v, lengths, causal, p, random, site);
     context->save_for_backward(
@@ -74,7 +74,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
 
   static variable_list backward(AutogradContext* context, const variable_list& dy) {
     at::AutoDispatchBelowADInplaceOrView below;
-    static const auto kernel = find_operator<Backward>("tightloop::attention_backward");
+    static const auto kernel = find_operator<AttentionBackward>("tightloop::attention_backward");
     const auto saved = context->get_saved_variables();
     const Tensor &queries = saved[0], &kv = saved[1];
     const Tensor dqueries = at::empty(queries.sizes(), queries.options()),
@@ -89,8 +89,8 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
 };
 
 /// Whether the kernel takes rows of heads like these.
-bool fits(const Tensor& x) {
-  static const auto forward = find_operator<Forward>("tightloop::attention_forward");
+bool attention_fits(const Tensor& x) {
+  static const auto forward = find_operator<AttentionForward>("tightloop::attention_forward");
   const int64_t size = x.size(-1);
   const bool narrow = x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf;
   constexpr int64_t kMost = 65535;  // blocks in two of a grid's dimensions
@@ -115,7 +115,7 @@ Tensor attend(const Tensor& queries, const Tensor& kv, const KeyMask& mask, cons
   const Parts parts(queries, kv);
   check(parts.q, parts.k, mask);
   check(drop, queries.device());
-  if (!fits(queries) || (kv.defined() && !fits(kv))) return attention(parts.q, parts.k, parts.v, mask, drop);
+  if (!attention_fits(queries) || (kv.defined() && !attention_fits(kv))) return attention(parts.q, parts.k, parts.v, mask, drop);
   const Tensor lengths = mask.lengths.defined() ? mask.lengths.contiguous() : Tensor();
   return AttentionFunction::apply(queries, given(kv), given(lengths), mask.causal, drop.share,
                                   given(drop.random), drop.site);

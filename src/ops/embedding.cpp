@@ -18,14 +18,14 @@ using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// There is no CPU kernel: torch's passes are good there. Forward is torch's everywhere.
+// There is no CPU kernel: torch's passes are good there. EmbeddingForward is torch's everywhere.
 TORCH_LIBRARY_FRAGMENT(tightloop, m) {
   m.def("embedding_backward(Tensor dy, Tensor sorted, Tensor places, int rows) -> Tensor dweight");
 }
 
 const auto& backward_kernel() {
-  using Backward = Tensor(const Tensor&, const Tensor&, const Tensor&, int64_t);
-  static const auto kernel = find_operator<Backward>("tightloop::embedding_backward");
+  using EmbeddingBackward = Tensor(const Tensor&, const Tensor&, const Tensor&, int64_t);
+  static const auto kernel = find_operator<EmbeddingBackward>("tightloop::embedding_backward");
   return kernel;
 }
 
@@ -46,7 +46,7 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
   }
 };
 
-bool fits(const Tensor& weight) {
+bool embedding_fits(const Tensor& weight) {
   constexpr int64_t kPack = 16;  // bytes that a thread loads at once
   return has_kernel(weight) && registered(backward_kernel(), weight) &&
          weight.size(1) * weight.element_size() % kPack == 0;
@@ -57,14 +57,14 @@ bool fits(const Tensor& weight) {
 TokenOrder token_order(const Tensor& weight, const Tensor& ids) {
   TORCH_CHECK(weight.dim() == 2, "token_order: the weight must be (V, D)");
   TORCH_CHECK(ids.scalar_type() == at::kLong, "token_order: ids must be int64");
-  if (!c10::GradMode::is_enabled() || !weight.requires_grad() || !fits(weight)) return {};
+  if (!c10::GradMode::is_enabled() || !weight.requires_grad() || !embedding_fits(weight)) return {};
   // Half the digits of int64 are half the passes of a radix sort.
   auto [sorted, places] = at::sort(ids.reshape({-1}).to(at::kInt), /*stable=*/std::optional(true), 0);
   return {sorted, places};
 }
 
 Tensor embedding(const Tensor& weight, const Tensor& ids, const TokenOrder& order) {
-  if (!order.ids.defined() || !fits(weight)) return embedding_plain(weight, ids);
+  if (!order.ids.defined() || !embedding_fits(weight)) return embedding_plain(weight, ids);
   TORCH_CHECK(order.ids.numel() == ids.numel() && order.places.numel() == ids.numel(),
               "embedding: the order is that of other ids");
   return EmbeddingFunction::apply(weight, ids, order.ids, order.places);

@@ -31,10 +31,10 @@ TORCH_LIBRARY_FRAGMENT(tightloop, m) {
 }
 
 using Optional = std::optional<Tensor>;
-using Forward = std::tuple<Tensor, Tensor, Tensor, Tensor>(const Tensor&, const Optional&, const Optional&,
+using ResidualNormForward = std::tuple<Tensor, Tensor, Tensor, Tensor>(const Tensor&, const Optional&, const Optional&,
                                                            const Tensor&, const Tensor&, double, double,
                                                            const Optional&, int64_t);
-using Backward = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>(const Optional&, const Optional&,
+using ResidualNormBackward = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>(const Optional&, const Optional&,
                                                                     const Tensor&, const Tensor&,
                                                                     const Tensor&, const Tensor&, bool,
                                                                     double, const Optional&, int64_t);
@@ -45,7 +45,7 @@ struct ResidualNormFunction : torch::autograd::Function<ResidualNormFunction> {
                                const Optional& y_bias, const Tensor& weight, const Tensor& bias, double eps,
                                double p, const Optional& random, int64_t site) {
     at::AutoDispatchBelowADInplaceOrView below;
-    static const auto kernel = find_operator<Forward>("tightloop::residual_norm_forward");
+    static const auto kernel = find_operator<ResidualNormForward>("tightloop::residual_norm_forward");
     auto [sum, normed, mean, scale] = kernel.call(x, y, y_bias, weight, bias, eps, p, random, site);
     context->set_materialize_grads(false);
     context->save_for_backward({y ? sum : x, weight, mean, scale, or_undefined(random)});
@@ -57,7 +57,7 @@ struct ResidualNormFunction : torch::autograd::Function<ResidualNormFunction> {
 
   static variable_list backward(AutogradContext* context, const variable_list& d) {
     at::AutoDispatchBelowADInplaceOrView below;
-    static const auto kernel = find_operator<Backward>("tightloop::residual_norm_backward");
+    static const auto kernel = find_operator<ResidualNormBackward>("tightloop::residual_norm_backward");
     const auto saved = context->get_saved_variables();
     const bool added = d.size() > 1;
     auto [dx, dy, dy_bias, dweight, dbias] = kernel.call(
@@ -67,8 +67,8 @@ struct ResidualNormFunction : torch::autograd::Function<ResidualNormFunction> {
   }
 };
 
-bool fits(const Tensor& x, std::initializer_list<const Tensor*> others) {
-  static const auto forward = find_operator<Forward>("tightloop::residual_norm_forward");
+bool residual_norm_fits(const Tensor& x, std::initializer_list<const Tensor*> others) {
+  static const auto forward = find_operator<ResidualNormForward>("tightloop::residual_norm_forward");
   if (!has_kernel(x) || !registered(forward, x) || !has_short_rows(x)) return false;
   for (const Tensor* other : others)
     if (other->scalar_type() != x.scalar_type() || !is_flat(*other)) return false;
@@ -85,7 +85,7 @@ NormedSum residual_norm(const Tensor& x, const Tensor& y, const Tensor& y_bias, 
         vector->dim() == 1 && vector->size(0) == x.size(-1) && vector->device() == x.device(),
         "residual_norm: biases and weight must hold one value for each element of x's last dimension");
   check(drop, x.device());
-  if (!fits(x, {&y, &y_bias, &weight, &bias}))
+  if (!residual_norm_fits(x, {&y, &y_bias, &weight, &bias}))
     return residual_norm_plain(x, y, y_bias, weight, bias, eps, drop);
   const auto made = ResidualNormFunction::apply(x, Optional(y), Optional(y_bias), weight, bias, eps,
                                                 drop.share, given(drop.random), drop.site);
@@ -103,7 +103,7 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
     TORCH_CHECK(
         x.dim() > 0 && vector->dim() == 1 && vector->size(0) == x.size(-1) && vector->device() == x.device(),
         "layer_norm: weight and bias must hold one value for each element of x's last dimension");
-  if (!fits(x, {&weight, &bias})) return at::layer_norm(x, {x.size(-1)}, weight, bias, eps);
+  if (!residual_norm_fits(x, {&weight, &bias})) return at::layer_norm(x, {x.size(-1)}, weight, bias, eps);
   return ResidualNormFunction::apply(x, Optional(), Optional(), weight, bias, eps, 0.0, Optional(), 0)[0];
 }
 

@@ -192,7 +192,7 @@ Tensor scaled_sum(const Tensor& x, const Tensor& y, const SumScales& scales) {
   return scales.x * x + last;
 }
 
-bool fits(const Tensor& vector, const Tensor& x) {
+bool rms_norm_fits(const Tensor& vector, const Tensor& x) {
   return !vector.defined() || vector.scalar_type() == x.scalar_type() || vector.scalar_type() == at::kFloat;
 }
 
@@ -212,7 +212,7 @@ void check(const Tensor& x, const Tensor& weight) {
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   check(x, weight);
-  if (!has_kernel(x) || !fits(weight, x)) return rms_norm_plain(x, weight, eps);
+  if (!has_kernel(x) || !rms_norm_fits(weight, x)) return rms_norm_plain(x, weight, eps);
   if (adds(x)) return AddRmsNorm::apply(x, Optional(), Optional(), Optional(), given(weight), eps)[0];
   if (!x.is_cpu()) return rms_norm_plain(x, weight, eps);
   return RmsNorm::apply(x, weight.defined() ? weight : at::ones({x.size(-1)}, at::kFloat), eps);
@@ -235,7 +235,7 @@ NormedSum add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& weight, d
                                    scales.x.scalar_type() == scales.y.scalar_type() &&
                                    scales.x.device() == x.device() && scales.y.device() == x.device())),
       "add_rms_norm: the scales must be two numbers of one dtype, or both absent");
-  if (!has_kernel(x) || !fits(weight, x) || !fits(scales.x, x) || !adds(x)) {
+  if (!has_kernel(x) || !rms_norm_fits(weight, x) || !rms_norm_fits(scales.x, x) || !adds(x)) {
     const Tensor sum = scaled_sum(x, y, scales);
     return {sum, rms_norm(sum, weight, eps)};
   }

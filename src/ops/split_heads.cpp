@@ -30,9 +30,9 @@ TORCH_LIBRARY_FRAGMENT(tightloop, m) {
 }
 
 using Optional = std::optional<Tensor>;
-using Forward = std::tuple<Tensor, Tensor>(const Tensor&, int64_t, const Tensor&, const Tensor&, int64_t,
+using SplitHeadsForward = std::tuple<Tensor, Tensor>(const Tensor&, int64_t, const Tensor&, const Tensor&, int64_t,
                                            std::optional<double>, const Optional&, const Optional&);
-using Backward = std::tuple<Tensor, Tensor, Tensor>(const Optional&, const Optional&, const Optional&,
+using SplitHeadsBackward = std::tuple<Tensor, Tensor, Tensor>(const Optional&, const Optional&, const Optional&,
                                                     const Optional&, at::IntArrayRef, int64_t, const Tensor&,
                                                     const Tensor&, int64_t, std::optional<double>,
                                                     const Optional&, const Optional&);
@@ -44,7 +44,7 @@ struct SplitHeadsFunction : torch::autograd::Function<SplitHeadsFunction> {
                                const Tensor& sin, int64_t offset, std::optional<double> eps,
                                const Optional& q_weight, const Optional& k_weight) {
     at::AutoDispatchBelowADInplaceOrView below;
-    static const auto kernel = find_operator<Forward>("tightloop::split_heads_forward");
+    static const auto kernel = find_operator<SplitHeadsForward>("tightloop::split_heads_forward");
     auto [q, k] = kernel.call(qkv, heads, cos, sin, offset, eps, q_weight, k_weight);
     context->set_materialize_grads(false);
     context->save_for_backward(
@@ -60,7 +60,7 @@ struct SplitHeadsFunction : torch::autograd::Function<SplitHeadsFunction> {
 
   static variable_list backward(AutogradContext* context, const variable_list& d) {
     at::AutoDispatchBelowADInplaceOrView below;
-    static const auto kernel = find_operator<Backward>("tightloop::split_heads_backward");
+    static const auto kernel = find_operator<SplitHeadsBackward>("tightloop::split_heads_backward");
     const auto saved = context->get_saved_variables();
     auto& data = context->saved_data;
     auto [dqkv, dq_weight, dk_weight] =
@@ -91,8 +91,8 @@ void check(const Tensor& qkv, int64_t heads, const Tensor& cos, const Tensor& si
                 "split_heads: a weight must hold one value for each element of a head");
 }
 
-bool fits(const Tensor& qkv, const Tensor& cos, const Tensor& sin, const std::optional<HeadNorm>& norm) {
-  static const auto forward = find_operator<Forward>("tightloop::split_heads_forward");
+bool split_heads_fits(const Tensor& qkv, const Tensor& cos, const Tensor& sin, const std::optional<HeadNorm>& norm) {
+  static const auto forward = find_operator<SplitHeadsForward>("tightloop::split_heads_forward");
   constexpr int64_t kPack = 16,
                     kMostBytes = 32 * kPack;  // a warp's threads have 16 bytes of half a head each
   const int64_t bytes = qkv.size(3) / 2 * qkv.element_size();
@@ -123,7 +123,7 @@ SplitHeads step_by_step(const Tensor& qkv, int64_t heads, const std::optional<He
 SplitHeads split_heads(const Tensor& qkv, int64_t heads, const Tensor& cos, const Tensor& sin, int64_t offset,
                        const std::optional<HeadNorm>& norm) {
   check(qkv, heads, cos, sin, offset, norm);
-  if (!fits(qkv, cos, sin, norm))  // in plain mode these two are their twins
+  if (!split_heads_fits(qkv, cos, sin, norm))  // in plain mode these two are their twins
     return step_by_step(qkv, heads, norm, rms_norm,
                         [&](const Tensor& x) { return rope(x, cos, sin, offset); });
   const auto weights = norm.value_or(HeadNorm{});

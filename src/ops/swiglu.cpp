@@ -40,7 +40,7 @@ void backward_row(const T* dy, const T* gate, const T* up, T* dgate, T* dup, int
   });
 }
 
-Tensor forward_cpu(const Tensor& gate_up_in) {
+Tensor swiglu_forward_cpu(const Tensor& gate_up_in) {
   const Tensor gate_up = gate_up_in.contiguous();
   const int64_t F = gate_up.size(-1) / 2, N = F ? gate_up.numel() / (2 * F) : 0;
   auto shape = gate_up.sizes().vec();
@@ -57,7 +57,7 @@ Tensor forward_cpu(const Tensor& gate_up_in) {
   return y;
 }
 
-Tensor backward_cpu(const Tensor& dy_in, const Tensor& gate_up_in) {
+Tensor swiglu_backward_cpu(const Tensor& dy_in, const Tensor& gate_up_in) {
   const Tensor dy = dy_in.contiguous(), gate_up = gate_up_in.contiguous();
   const int64_t F = gate_up.size(-1) / 2, N = F ? gate_up.numel() / (2 * F) : 0;
   Tensor d = at::empty_like(gate_up);
@@ -75,8 +75,8 @@ Tensor backward_cpu(const Tensor& dy_in, const Tensor& gate_up_in) {
 }
 
 TORCH_LIBRARY_IMPL(tightloop, CPU, m) {
-  m.impl("swiglu_forward", forward_cpu);
-  m.impl("swiglu_backward", backward_cpu);
+  m.impl("swiglu_forward", swiglu_forward_cpu);
+  m.impl("swiglu_backward", swiglu_backward_cpu);
 }
 
 struct Swiglu : torch::autograd::Function<Swiglu> {

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kBatchBytes = 16 << 20, kCutBytes = 1 << 20, kWordBytes = 1000;
 
 /// Where a text of more than kCutBytes may end: after a line, if there is one.
-size_t cut(std::string_view text) {
+size_t cut_length(std::string_view text) {
   if (text.size() <= kCutBytes) return text.size();
   const size_t line = text.find('\n', kCutBytes);
   return line == std::string_view::npos ? text.size() : line + 1;
@@ -67,7 +67,7 @@ WordCount count_words(SplitPattern pattern, const std::function<bool(std::string
     texts.clear();
     for (std::string_view document : documents)
       while (!document.empty()) {
-        const size_t length = cut(document);
+        const size_t length = cut_length(document);
         texts.push_back(document.substr(0, length));
         document.remove_prefix(length);
       }

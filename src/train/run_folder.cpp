@@ -19,11 +19,11 @@ namespace tightloop {
 
 namespace {
 
-constexpr std::string_view kReplaced = ".replaced";
+constexpr std::string_view kReplacedRun = ".replaced";
 
 /// Where a run waits until the one that replaces it has a checkpoint.
 fs::path replaced_path(const fs::path& root) {
-  return root.parent_path() / fmt::format(".{}{}", root.filename().string(), kReplaced);
+  return root.parent_path() / fmt::format(".{}{}", root.filename().string(), kReplacedRun);
 }
 
 /// An empty path is the current folder.
@@ -267,8 +267,8 @@ std::vector<fs::path> runs_in(const fs::path& folder) {
   std::vector<fs::path> runs;
   for (const fs::path& entry : folder_entries(folder)) {
     const std::string name = entry.filename().string();
-    if (name.starts_with('.') && name.ends_with(kReplaced))
-      RunFolder::recover(folder / name.substr(1, name.size() - 1 - kReplaced.size()));
+    if (name.starts_with('.') && name.ends_with(kReplacedRun))
+      RunFolder::recover(folder / name.substr(1, name.size() - 1 - kReplacedRun.size()));
   }
   for (const fs::path& entry : folder_entries(folder))
     if (!entry.filename().string().starts_with('.') && path_exists(RunFolder(entry).config()))
