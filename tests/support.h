@@ -5,7 +5,9 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
+#include <string_view>
 
 #include "core/error.h"
 
@@ -30,6 +32,11 @@ class TempFolder {
  private:
   fs::path path_;
 };
+
+/// Exactly these bytes.
+inline void write_file(const fs::path& path, std::string_view bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
 
 /// The checkout that these tests were built from.
 fs::path source_folder();

@@ -43,7 +43,7 @@ std::string nul(const char* text) {  // "0" stands for a NUL byte
   return bytes;
 }
 
-std::vector<BadFile> corpus() {
+std::vector<BadFile> bad_corpus() {
   std::string utf16 = "\xff\xfe";
   for (const char c : kGood + "\n") utf16 += std::string{c, '\0'};
   std::string deep = "{\"text\":\"deep\",\"x\":";
@@ -146,7 +146,7 @@ std::vector<BadFile> corpus() {
 }
 
 TEST(BadFiles, ExactCountsAndNoGoodRecordLost) {
-  const auto files = corpus();
+  const auto files = bad_corpus();
   EXPECT_GE(files.size(), 40u);
   const ByteTokenizer tokenizer({"<|im_start|>", "<|im_end|>"});
   for (const BadFile& file : files) {

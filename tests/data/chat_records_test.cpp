@@ -16,7 +16,7 @@ namespace {
 using testing::ByteTokenizer;
 using testing::TempFolder;
 
-const ByteTokenizer& tokenizer() {
+const ByteTokenizer& chat_records_tokenizer() {
   static const ByteTokenizer instance({"<|im_start|>", "<|im_end|>", "<think>", "</think>", "<|bos|>",
                                        "<|user_start|>", "<|user_end|>", "<|assistant_start|>",
                                        "<|assistant_end|>", "<|python_start|>", "<|python_end|>",
@@ -34,8 +34,8 @@ Rendered rendered(std::string text, const How& how) {
   Record record;
   record.bytes = text;
   Rendered out;
-  const auto chat = std::make_shared<ChatTemplate>(how.chat, tokenizer());
-  make_json_renderer(how.data, tokenizer(), chat)->render(record, out);
+  const auto chat = std::make_shared<ChatTemplate>(how.chat, chat_records_tokenizer());
+  make_json_renderer(how.data, chat_records_tokenizer(), chat)->render(record, out);
   return out;
 }
 
@@ -134,7 +134,8 @@ TEST(ChatRecords, AControlTokenInAnAnswerIsNamed) {
 }
 
 TEST(ChatRecords, ControlTokensOfAnswersFollowTheSetting) {
-  const int32_t think = *tokenizer().token_id("<think>"), end = *tokenizer().token_id("<|im_end|>");
+  const int32_t think = *chat_records_tokenizer().token_id("<think>"),
+                end = *chat_records_tokenizer().token_id("<|im_end|>");
   const std::string record = chat(R"("content":"<think>?<|im_end|>")", R"("content":"<think>so</think>yo")");
   How how;
   how.chat.answer_tokens = "text";
@@ -208,8 +209,9 @@ TEST(ChatRecords, WhereEveryRecordIsBadTheRunSaysSo) {
   how.data.source = "jsonl", how.data.train = {(folder / "a.jsonl").string()};
   for (const char* when : {"start", "live"}) {
     how.data.tokenize = when;
-    const auto message = testing::error_of(
-        ExitCode::kData, [&] { load_dataset(how.data, {}, tokenizer(), how.chat, nullptr, folder.path()); });
+    const auto message = testing::error_of(ExitCode::kData, [&] {
+      load_dataset(how.data, {}, chat_records_tokenizer(), how.chat, nullptr, folder.path());
+    });
     EXPECT_NE(message.find("20 unknown_field"), std::string::npos) << message;
     EXPECT_NE(message.find("a.jsonl:1 (byte 0)"), std::string::npos) << message;
     EXPECT_NE(message.find("and 10 more"), std::string::npos) << message;

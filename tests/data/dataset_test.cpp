@@ -12,8 +12,6 @@ namespace {
 using testing::ByteTokenizer;
 using testing::TempFolder;
 
-void write(const std::filesystem::path& path, const std::string& text) { std::ofstream(path) << text; }
-
 std::string text_of(const Documents& documents, uint64_t i) {
   std::vector<int32_t> ids(documents.length(i));
   documents.read(documents.begin(i), ids.size(), ids.data());
@@ -35,7 +33,7 @@ TEST(Dataset, TrainAndValShareNothingAndLoseNothing) {
     wanted.insert("document " + std::to_string(i) + "<|endoftext|>");
     text += "document " + std::to_string(i) + "\n\n";
   }
-  write(folder / "a.txt", text);
+  testing::write_file(folder / "a.txt", text);
   DataConfig config;
   config.train = {(folder / "*.txt").string()};
   for (const int threads : {1, 2}) {
@@ -52,7 +50,7 @@ TEST(Dataset, TrainAndValShareNothingAndLoseNothing) {
 
 TEST(Dataset, TheTailOfTheStreamCanBeHeldOut) {
   TempFolder folder;
-  write(folder / "a.txt", "one two three\n\nfour five\n\nsix seven eight nine ten");
+  testing::write_file(folder / "a.txt", "one two three\n\nfour five\n\nsix seven eight nine ten");
   DataConfig config;
   config.train = {(folder / "a.txt").string()};
   config.holdout = 0;
@@ -77,8 +75,8 @@ TEST(Dataset, TheTailOfTheStreamCanBeHeldOut) {
 
 TEST(Dataset, OwnValFilesHoldNothingOut) {
   TempFolder folder;
-  write(folder / "train.txt", "one\n\ntwo\n");
-  write(folder / "val.txt", "three\n");
+  testing::write_file(folder / "train.txt", "one\n\ntwo\n");
+  testing::write_file(folder / "val.txt", "three\n");
   DataConfig config;
   config.train = {(folder / "train.txt").string()};
   config.val = {(folder / "val.txt").string()};
@@ -90,7 +88,7 @@ TEST(Dataset, OwnValFilesHoldNothingOut) {
 
 TEST(Dataset, LearnsOnlyWhatFollowsTheMarker) {
   TempFolder folder;
-  write(folder / "a.txt", "ab = cd = e\nnone\n");
+  testing::write_file(folder / "a.txt", "ab = cd = e\nnone\n");
   DataConfig config;
   config.train = {(folder / "a.txt").string()};
   config.documents = "line";
@@ -134,7 +132,7 @@ TEST(Dataset, MissingFilesAreNamed) {
 
 TEST(Dataset, ConversationsWithoutATemplateSayWhatIsMissing) {
   TempFolder folder;
-  write(folder / "a.jsonl", R"({"question":"q","answer":"a"})");
+  testing::write_file(folder / "a.jsonl", R"({"question":"q","answer":"a"})");
   DataConfig config;
   config.source = "jsonl";
   config.train = {(folder / "a.jsonl").string()};
@@ -145,7 +143,7 @@ TEST(Dataset, ConversationsWithoutATemplateSayWhatIsMissing) {
 
 TEST(Dataset, NothingToLearnIsSaid) {
   TempFolder folder;
-  write(folder / "a.txt", "\n\n");
+  testing::write_file(folder / "a.txt", "\n\n");
   DataConfig config;
   config.train = {(folder / "a.txt").string()};
   testing::error_of(ExitCode::kData, [&] { load_dataset(config, {}, ByteTokenizer()); });

@@ -43,7 +43,7 @@ class MemoryFile {
   fs::path path_;
 };
 
-const ByteTokenizer& tokenizer() {
+const ByteTokenizer& fuzz_tokenizer() {
   static const ByteTokenizer instance({"<|im_start|>", "<|im_end|>"});
   return instance;
 }
@@ -59,14 +59,14 @@ const std::vector<std::string> kJsonWords{
     "\xff", "\xed\xa0\x80", "\"messages\":", "\"role\":", "assistant", "<<", ">>", "=", "-", "0"};
 
 TEST(DataFuzz, JsonRecords) {
-  const auto chat = std::make_shared<ChatTemplate>(ChatConfig(), tokenizer());
+  const auto chat = std::make_shared<ChatTemplate>(ChatConfig(), fuzz_tokenizer());
   std::vector<std::unique_ptr<Renderer>> renderers;
   for (const char* format : {"auto", "gsm8k", "choice"}) {
     DataConfig config;
     config.format = format;
-    renderers.push_back(make_json_renderer(config, tokenizer(), chat));
+    renderers.push_back(make_json_renderer(config, fuzz_tokenizer(), chat));
   }
-  renderers.push_back(make_pair_renderer({}, tokenizer(), tokenizer(), true));
+  renderers.push_back(make_pair_renderer({}, fuzz_tokenizer(), fuzz_tokenizer(), true));
   RecordBatch batch;
   Rendered out;
   uint64_t good = 0;
@@ -103,7 +103,7 @@ TEST(DataFuzz, LinesListsAndTexts) {
   seeds.insert(seeds.end(), kJsonSeeds.begin(), kJsonSeeds.end());
   const std::vector<std::string> words{
       "\n", "\r\n", "\n\n", "<>", " ", "\t", "\xff", std::string(1, '\0'), "\xe6\xbc", "[", "]", "\""};
-  const auto renderer = make_text_renderer({}, tokenizer());
+  const auto renderer = make_text_renderer({}, fuzz_tokenizer());
   fuzz(seeds, fuzz_runs(4000), words, [&](std::string& bytes, Random& random) {
     file.set(bytes);
     const uint64_t limit = 1 + random.below(60);
@@ -119,7 +119,7 @@ TEST(DataFuzz, LinesListsAndTexts) {
 }
 
 TEST(DataFuzz, Utf8Scanning) {
-  const auto renderer = make_text_renderer({}, tokenizer());
+  const auto renderer = make_text_renderer({}, fuzz_tokenizer());
   // The definition, byte by byte.
   const auto is_utf8 = [](const std::string& s) {
     for (size_t i = 0; i < s.size();) {

@@ -22,8 +22,6 @@ namespace {
 using testing::gzip;
 using testing::TempFolder;
 
-void write(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
-
 std::string zstd(const std::string& text) {
   std::string packed(::ZSTD_compressBound(text.size()), '\0');
   packed.resize(::ZSTD_compress(packed.data(), packed.size(), text.data(), text.size(), 3));
@@ -161,9 +159,9 @@ TEST_P(LiveText, RowsAreThoseOfTheOtherForms) {
               (i % 2 ? "\n\n" : "<|endoftext|>\r\n\r\n");
       if (i == 7) text += "bad \xff bytes\n\n";
     }
-    write(forms.folder / ("a" + std::to_string(file)), packed == Packed::kGzip   ? gzip(text)
-                                                       : packed == Packed::kZstd ? zstd(text)
-                                                                                 : text);
+    testing::write_file(forms.folder / ("a" + std::to_string(file)), packed == Packed::kGzip   ? gzip(text)
+                                                                     : packed == Packed::kZstd ? zstd(text)
+                                                                                               : text);
   }
   forms.config.documents = documents;
   forms.config.train = {(forms.folder / "a*").string()};
@@ -182,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(All, LiveText,
 TEST(Live, OneLongDocumentIsReadInParts) {
   Forms forms;
   Random random(1);
-  write(forms.folder / "a.txt", prose(random, 2'500'000));  // three pieces of the reader
+  testing::write_file(forms.folder / "a.txt", prose(random, 2'500'000));  // three pieces of the reader
   forms.config.documents = "file";
   forms.config.train = {(forms.folder / "a.txt").string()};
   forms.config.holdout = 0;
@@ -201,7 +199,7 @@ TEST(Live, TheMarkerOfLossesHolds) {
   std::string text;
   for (int i = 0; i < 200; ++i)
     text += "2+" + std::to_string(i) + "=" + prose(random, i == 9 ? 30000 : 40) + "<|sep|>";
-  write(forms.folder / "a.txt", text);
+  testing::write_file(forms.folder / "a.txt", text);
   forms.config.documents = "separator", forms.config.separator = "<|sep|>";
   forms.config.loss_after = "=";
   forms.config.train = {(forms.folder / "a.txt").string()};
@@ -227,10 +225,11 @@ TEST_P(LiveJson, RowsAreThoseOfTheOtherForms) {
     text += form == "array" ? (i == 149 ? "]" : " ,\n ") : i % 3 ? "\n" : "\r\n";
     if (form != "array" && i % 50 == 7) text += "{\"text\":\n\n";
   }
-  write(forms.folder / "a.jsonl", packed == Packed::kGzip   ? gzip(text)
-                                  : packed == Packed::kZstd ? zstd(text)
-                                                            : text);
-  write(forms.folder / "val.jsonl", form == "array" ? "[{\"text\":\"ab\"}]" : "{\"text\":\"ab\"}\n");
+  testing::write_file(forms.folder / "a.jsonl", packed == Packed::kGzip   ? gzip(text)
+                                                : packed == Packed::kZstd ? zstd(text)
+                                                                          : text);
+  testing::write_file(forms.folder / "val.jsonl",
+                      form == "array" ? "[{\"text\":\"ab\"}]" : "{\"text\":\"ab\"}\n");
   forms.config.source = "jsonl";
   forms.config.train = {(forms.folder / "a.jsonl").string()};
   if (form != "chat") forms.config.val = {(forms.folder / "val.jsonl").string()};
@@ -280,7 +279,7 @@ TEST_P(LivePairs, BatchesAreThoseOfTheOtherForms) {
     left += a + "\r\n", right += b + "\n";
   }
   const auto save = [&](const char* name, const std::string& text) {
-    write(forms.folder / name, packed ? gzip(text) : text);
+    testing::write_file(forms.folder / name, packed ? gzip(text) : text);
     return std::vector{(forms.folder / name).string()};
   };
   forms.config.source = "pairs";
@@ -311,7 +310,7 @@ TEST(Live, ParquetIsKept) {
 
 TEST(Live, TheIndexIsMadeOnceAndMadeAnewForOtherFiles) {
   Forms forms;
-  write(forms.folder / "a.jsonl", "{\"text\":\"one two\"}\nbad\n{\"text\":\"three\"}\n");
+  testing::write_file(forms.folder / "a.jsonl", "{\"text\":\"one two\"}\nbad\n{\"text\":\"three\"}\n");
   forms.config.source = "jsonl";
   forms.config.holdout = 0;
   forms.config.train = {(forms.folder / "a.jsonl").string()};
@@ -328,14 +327,15 @@ TEST(Live, TheIndexIsMadeOnceAndMadeAnewForOtherFiles) {
   const Dataset again = load();  // what was skipped is told again, though the files are not read
   EXPECT_EQ(again.bad.report(), forms.memory.bad.report());
   EXPECT_EQ(indexes(), 1u);
-  write(forms.folder / "a.jsonl", "{\"text\":\"one two\"}\n{\"text\":\"three\"}\n{\"text\":\"four\"}\n");
+  testing::write_file(forms.folder / "a.jsonl",
+                      "{\"text\":\"one two\"}\n{\"text\":\"three\"}\n{\"text\":\"four\"}\n");
   EXPECT_EQ(load().train->size(), 3u);
   EXPECT_EQ(indexes(), 2u);
 }
 
 TEST(Live, AFileThatChangesUnderTheRunIsAnError) {
   Forms forms;
-  write(forms.folder / "a.jsonl", "{\"text\":\"one two\"}\n{\"text\":\"three four five\"}\n");
+  testing::write_file(forms.folder / "a.jsonl", "{\"text\":\"one two\"}\n{\"text\":\"three four five\"}\n");
   forms.config.source = "jsonl";
   forms.config.holdout = 0;
   forms.config.train = {(forms.folder / "a.jsonl").string()};
@@ -344,15 +344,15 @@ TEST(Live, AFileThatChangesUnderTheRunIsAnError) {
     std::vector<int32_t> ids(forms.live.train->tokens());
     forms.live.train->read(0, ids.size(), ids.data());
   };
-  write(forms.folder / "a.jsonl", "{\"text\":\"one two\"}\n{\"text\":\"!!!!! ???? ,,,,\"}\n");
+  testing::write_file(forms.folder / "a.jsonl", "{\"text\":\"one two\"}\n{\"text\":\"!!!!! ???? ,,,,\"}\n");
   EXPECT_NE(testing::error_of(ExitCode::kData, read).find("a.jsonl, byte 19"), std::string::npos);
-  write(forms.folder / "a.jsonl", "{\"text\"");
+  testing::write_file(forms.folder / "a.jsonl", "{\"text\"");
   EXPECT_NE(testing::error_of(ExitCode::kData, read).find("shorter"), std::string::npos);
 }
 
 TEST(Live, ADamagedIndexIsRefused) {
   Forms forms;
-  write(forms.folder / "a.jsonl", "{\"text\":\"one two\"}\n");
+  testing::write_file(forms.folder / "a.jsonl", "{\"text\":\"one two\"}\n");
   forms.config.source = "jsonl";
   forms.config.holdout = 0;
   forms.config.train = {(forms.folder / "a.jsonl").string()};
@@ -360,7 +360,7 @@ TEST(Live, ADamagedIndexIsRefused) {
   fs::path places;
   for (const auto& entry : fs::recursive_directory_iterator(forms.folder / "index"))
     if (entry.path().filename() == "train.places") places = entry.path();
-  write(places, std::string(16, '\1'));
+  testing::write_file(places, std::string(16, '\1'));
   const auto message = testing::error_of(ExitCode::kData, [&] {
     load_dataset(forms.config, {}, *forms.tokenizer, {}, nullptr, forms.folder / "index");
   });
@@ -369,7 +369,8 @@ TEST(Live, ADamagedIndexIsRefused) {
 
 TEST(Live, ManyFilesThanCanBeOpenAtOnce) {
   Forms forms;
-  for (int i = 0; i < 150; ++i) write(forms.folder / ("f" + std::to_string(i)), "text " + std::to_string(i));
+  for (int i = 0; i < 150; ++i)
+    testing::write_file(forms.folder / ("f" + std::to_string(i)), "text " + std::to_string(i));
   forms.config.documents = "file";
   forms.config.train = {(forms.folder / "f*").string()};
   forms.load();

@@ -1,4 +1,4 @@
-// Files that are not what they seem: nothing of them is lost or learned without a word.
+// FilesOfAll that are not what they seem: nothing of them is lost or learned without a word.
 #include <fmt/ranges.h>
 
 #include <fstream>
@@ -19,11 +19,11 @@ using testing::ByteTokenizer;
 using testing::error_of;
 using testing::TempFolder;
 
-struct Files {
+struct FilesOfAll {
   TempFolder folder;
   ByteTokenizer tokenizer{{"<|im_start|>", "<|im_end|>"}};
   DataConfig data;
-  explicit Files(const std::string& source) { data.source = source, data.holdout = 0; }
+  explicit FilesOfAll(const std::string& source) { data.source = source, data.holdout = 0; }
   void add(const std::string& name, const std::string& bytes) {
     std::ofstream(folder / name, std::ios::binary) << bytes;
     data.train.push_back((folder / name).string());
@@ -42,7 +42,7 @@ std::string first_word(const Dataset& dataset) {
 }
 
 TEST(OddFiles, LinesAmongJsonListsAreNotDropped) {
-  Files it("jsonl");
+  FilesOfAll it("jsonl");
   it.add("a.json", R"([{"text":"one"},{"text":"two"}])");
   it.add("b.jsonl", "{\"text\":\"three\"}\n{\"text\":\"four\"}\n");
   const Dataset dataset = it.load();
@@ -53,7 +53,7 @@ TEST(OddFiles, LinesAmongJsonListsAreNotDropped) {
 }
 
 TEST(OddFiles, WhatFollowsAJsonListIsNotDropped) {
-  Files it("jsonl");
+  FilesOfAll it("jsonl");
   it.add("a.json", "\xef\xbb\xbf [{\"text\":\"one\"}]\n \n");
   EXPECT_EQ(it.load().bad.total(), 0u);
   it.add("b.json", "[{\"text\":\"one\"}]\n{\"text\":\"two\"}");
@@ -63,11 +63,11 @@ TEST(OddFiles, WhatFollowsAJsonListIsNotDropped) {
 
 TEST(OddFiles, Utf16IsNamed) {
   for (const bool mark : {true, false}) {
-    Files text("text"), lines("jsonl"), pairs("pairs");
+    FilesOfAll text("text"), lines("jsonl"), pairs("pairs");
     text.add("good.txt", "a good text"), text.add("a.txt", utf16("some text\n\nmore\n", mark));
     lines.add("good.jsonl", "{\"text\":\"a\"}\n"), lines.add("a.jsonl", utf16("{\"text\":\"a\"}\n", mark));
     pairs.add("good.tsv", "a\tb\n"), pairs.add("a.tsv", utf16("one\ttwo\n", mark));
-    for (const Files* it : {&text, &lines, &pairs}) {
+    for (const FilesOfAll* it : {&text, &lines, &pairs}) {
       const Dataset dataset = it->load();
       EXPECT_EQ(dataset.train->size(), it == &pairs ? 2u : 1u) << "nothing of it is learned";
       EXPECT_NE(first_word(dataset).find("UTF-16"), std::string::npos) << first_word(dataset);
@@ -76,7 +76,7 @@ TEST(OddFiles, Utf16IsNamed) {
 }
 
 TEST(OddFiles, Latin1IsCountedByRecord) {
-  Files it("pairs");
+  FilesOfAll it("pairs");
   it.add("a.tsv", "a\tb\ncaf\xe9\tcoffee\nc\td\n");
   const Dataset dataset = it.load();
   EXPECT_EQ(dataset.train->size(), 4u);
@@ -84,7 +84,7 @@ TEST(OddFiles, Latin1IsCountedByRecord) {
 }
 
 TEST(OddFiles, BadRecordsAreToldAgainFromACache) {
-  Files it("jsonl");
+  FilesOfAll it("jsonl");
   std::string text;
   for (int i = 0; i < 30; ++i) text += i % 3 ? "{\"text\":\"fine\"}\n" : "broken\n";
   it.add("a.jsonl", text);
@@ -97,7 +97,7 @@ TEST(OddFiles, BadRecordsAreToldAgainFromACache) {
 }
 
 TEST(OddFiles, FilesThatAreEmptyOrNamedTwiceAreDoubted) {
-  Files it("text");
+  FilesOfAll it("text");
   it.add("a.txt", "some text");
   it.add("empty.txt", "");
   fs::create_symlink(it.folder / "a.txt", it.folder / "link.txt");
@@ -131,7 +131,7 @@ TEST(OddFiles, WhatPaddedRowsCutOffIsCounted) {
 }
 
 TEST(OddFiles, ABatchThatIsTooLargeIsRefused) {
-  Files it("text");
+  FilesOfAll it("text");
   it.add("a.txt", "some text that is long enough for a row or two of it");
   const Dataset dataset = it.load();
   LoaderOptions options;
@@ -143,7 +143,7 @@ TEST(OddFiles, ABatchThatIsTooLargeIsRefused) {
 }
 
 TEST(OddFiles, WeightsThatAreTooFarApartAreRefused) {
-  Files it("text");
+  FilesOfAll it("text");
   std::ofstream(it.folder / "a.txt") << "a\n\nb\n\nc\n";
   std::ofstream(it.folder / "b.txt") << "d\n";
   it.data.mixture = {"name=a train=" + (it.folder / "a.txt").string() + " weight=0.000001",

@@ -17,8 +17,6 @@ using testing::TempFolder;
 namespace fs = std::filesystem;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-void write(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
-
 Pairs pairs_of(const Dataset& dataset) {
   Pairs pairs;
   const ByteTokenizer tokenizer;
@@ -45,19 +43,20 @@ const Pairs kThree{{"one", "eins"}, {"two", "zwei"}, {"three", "drei"}};
 
 TEST(PairSources, AllForms) {
   TempFolder folder;
-  write(folder / "a.tsv", "one\teins\ntwo\tzwei\tCC-BY\r\nthree\tdrei\n");
+  testing::write_file(folder / "a.tsv", "one\teins\ntwo\tzwei\tCC-BY\r\nthree\tdrei\n");
   EXPECT_EQ(pairs_of(load_dataset(config_of(folder / "a.tsv"), {}, ByteTokenizer())), kThree);
-  write(folder / "a.json", " [[\"one\", \"eins\"],\n[\"two\",\"zwei\"] , [\"three\",\"drei\"]]\n");
+  testing::write_file(folder / "a.json",
+                      " [[\"one\", \"eins\"],\n[\"two\",\"zwei\"] , [\"three\",\"drei\"]]\n");
   EXPECT_EQ(pairs_of(load_dataset(config_of(folder / "a.json"), {}, ByteTokenizer())), kThree);
-  write(folder / "a.jsonl", "[\"one\", \"eins\"]\n[\"two\",\"zwei\"]\n[\"three\",\"drei\"]\n");
+  testing::write_file(folder / "a.jsonl", "[\"one\", \"eins\"]\n[\"two\",\"zwei\"]\n[\"three\",\"drei\"]\n");
   EXPECT_EQ(pairs_of(load_dataset(config_of(folder / "a.jsonl"), {}, ByteTokenizer())), kThree);
-  write(folder / "b.json",
-        R"([{"en":"one","de":"eins"},{"en":"two","de":"zwei"},{"de":"drei","en":"three"}])");
+  testing::write_file(folder / "b.json",
+                      R"([{"en":"one","de":"eins"},{"en":"two","de":"zwei"},{"de":"drei","en":"three"}])");
   DataConfig config = config_of(folder / "b.json");
   config.source_field = "en", config.target_field = "de";
   EXPECT_EQ(pairs_of(load_dataset(config, {}, ByteTokenizer())), kThree);
-  write(folder / "a.en", "one\ntwo\nthree\n");
-  write(folder / "a.de", "eins\r\nzwei\r\ndrei");
+  testing::write_file(folder / "a.en", "one\ntwo\nthree\n");
+  testing::write_file(folder / "a.de", "eins\r\nzwei\r\ndrei");
   config = config_of(folder / "a.en");
   config.train_target = {(folder / "a.de").string()};
   EXPECT_EQ(pairs_of(load_dataset(config, {}, ByteTokenizer())), kThree);
@@ -65,8 +64,8 @@ TEST(PairSources, AllForms) {
 
 TEST(PairSources, BadOnesDoNotShiftTheOthers) {
   TempFolder folder;
-  write(folder / "a.en", "one\n\n\xff\ntwo\nthree\nmore\n");
-  write(folder / "a.de", "eins\nleer\nkaputt\nzwei\ndrei\n");
+  testing::write_file(folder / "a.en", "one\n\n\xff\ntwo\nthree\nmore\n");
+  testing::write_file(folder / "a.de", "eins\nleer\nkaputt\nzwei\ndrei\n");
   DataConfig config = config_of(folder / "a.en");
   config.train_target = {(folder / "a.de").string()};
   Dataset dataset = load_dataset(config, {}, ByteTokenizer());
@@ -75,12 +74,12 @@ TEST(PairSources, BadOnesDoNotShiftTheOthers) {
   EXPECT_EQ(dataset.bad.count(BadKind::kInvalidUtf8), 1u);
   EXPECT_EQ(dataset.bad.count(BadKind::kUnpaired), 1u);
   EXPECT_NE(dataset.bad.report().find("a.en:6 (byte 17)"), std::string::npos) << dataset.bad.report();
-  write(folder / "a.tsv", "one\teins\nno tab\n\ttab first\ntwo\tzwei\nthree\tdrei\n");
+  testing::write_file(folder / "a.tsv", "one\teins\nno tab\n\ttab first\ntwo\tzwei\nthree\tdrei\n");
   dataset = load_dataset(config_of(folder / "a.tsv"), {}, ByteTokenizer());
   EXPECT_EQ(pairs_of(dataset), kThree);
   EXPECT_EQ(dataset.bad.total(), 2u);
-  write(folder / "a.json",
-        R"([["one","eins"],["x"],[1,2],"str",{"a":1},["two","zwei"],nul,["three","drei"])");
+  testing::write_file(folder / "a.json",
+                      R"([["one","eins"],["x"],[1,2],"str",{"a":1},["two","zwei"],nul,["three","drei"])");
   dataset = load_dataset(config_of(folder / "a.json"), {}, ByteTokenizer());
   EXPECT_EQ(pairs_of(dataset), kThree);
   EXPECT_EQ(dataset.bad.total(), 6u) << dataset.bad.report();  // the list does not end, too

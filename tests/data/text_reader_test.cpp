@@ -17,8 +17,6 @@ using testing::gzip;
 using testing::TempFolder;
 using Texts = std::vector<std::string>;
 
-void write(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
-
 // Documents, their pieces joined; bad records as "!kind".
 Texts read_texts(RecordReader& reader, size_t records = 3, std::vector<Record>* places = nullptr) {
   Texts texts;
@@ -48,7 +46,7 @@ Texts read_texts(RecordReader& reader, size_t records = 3, std::vector<Record>* 
 Texts documents(const std::string& text, const std::string& kind, uint64_t piece = 1 << 20,
                 uint64_t max_document = 1 << 26) {
   TempFolder folder;
-  write(folder / "a", text);
+  testing::write_file(folder / "a", text);
   TextReader reader({folder / "a"}, {kind, "<>", max_document, piece});
   return read_texts(reader);
 }
@@ -112,7 +110,7 @@ TEST(TextReader, AgreesWithTheSlowReference) {
   for (int round = 0; round < 40; ++round) {
     std::string text;
     for (uint64_t i = random.below(2000); i > 0; --i) text += "ab \n\n\r\t<>\xc3\xa9"[random.below(11)];
-    write(folder / "a", text);
+    testing::write_file(folder / "a", text);
     for (const std::string kind : {"file", "line", "blank_line", "separator"})
       for (const uint64_t piece : {16, 40, 1 << 20}) {
         TextReader reader({folder / "a"}, {kind, "<>", 1 << 26, piece});
@@ -134,7 +132,7 @@ TEST(TextReader, CutsLongDocumentsBetweenWordsAndLosesNothing) {
   std::string text;
   for (int i = 0; i < 3000; ++i) text += "word" + std::to_string(i) + (i % 9 == 8 ? "\n" : " ");
   TempFolder folder;
-  write(folder / "a", text);
+  testing::write_file(folder / "a", text);
   TextReader reader({folder / "a"}, {"file", "", 1 << 26, 512});
   RecordBatch batch;
   std::string joined;
@@ -159,7 +157,7 @@ TEST(TextReader, NeverCutsACharacterInTwo) {
   std::string text;
   for (int i = 0; i < 2000; ++i) text += "\xe6\xbc\xa2\xf0\x9f\x98\x80";
   TempFolder folder;
-  write(folder / "a", text);
+  testing::write_file(folder / "a", text);
   for (const uint64_t piece : {16, 17, 18, 19, 20, 101}) {
     TextReader reader({folder / "a"}, {"file", "", 1 << 26, piece});
     RecordBatch batch;
@@ -173,8 +171,8 @@ TEST(TextReader, NeverCutsACharacterInTwo) {
 
 TEST(TextReader, KnowsWhereDocumentsAre) {
   TempFolder folder;
-  write(folder / "a", "one\ntwo\n\n\nthree\n");
-  write(folder / "b", "\nfour");
+  testing::write_file(folder / "a", "one\ntwo\n\n\nthree\n");
+  testing::write_file(folder / "b", "\nfour");
   TextReader reader({folder / "a", folder / "b"}, {"blank_line", ""});
   std::vector<Record> places;
   EXPECT_EQ(read_texts(reader, 1, &places), (Texts{"one\ntwo", "three", "four"}));
@@ -185,7 +183,7 @@ TEST(TextReader, KnowsWhereDocumentsAre) {
   EXPECT_EQ(places[2].line, 2u);
 }
 
-std::string zstd(const std::string& text) {
+std::string zstd_bytes(const std::string& text) {
   std::string out(ZSTD_compressBound(text.size()), 0);
   out.resize(ZSTD_compress(out.data(), out.size(), text.data(), text.size(), 3));
   return out;
@@ -201,9 +199,10 @@ std::string many_lines(int count) {
 TEST(Compression, GzipAndZstdReadLikePlainFiles) {
   TempFolder folder;
   const std::string text = many_lines(60000), more = many_lines(10);
-  write(folder / "plain", text + more);
-  write(folder / "gz", gzip(text) + gzip("") + gzip(more) + std::string(100, '\0'));  // members, then padding
-  write(folder / "zst", zstd(text) + zstd(more));
+  testing::write_file(folder / "plain", text + more);
+  testing::write_file(folder / "gz",
+                      gzip(text) + gzip("") + gzip(more) + std::string(100, '\0'));  // members, then padding
+  testing::write_file(folder / "zst", zstd_bytes(text) + zstd_bytes(more));
   TextReader plain({folder / "plain"}, {"line", ""});
   const Texts wanted = read_texts(plain, 1000);
   ASSERT_EQ(wanted.size(), 60010u);
@@ -211,7 +210,7 @@ TEST(Compression, GzipAndZstdReadLikePlainFiles) {
     TextReader reader({folder / name}, {"line", ""});
     EXPECT_EQ(read_texts(reader, 1000), wanted) << name;
   }
-  write(folder / "tiny", gzip("x"));
+  testing::write_file(folder / "tiny", gzip("x"));
   TextReader tiny({folder / "tiny"}, {"line", ""});
   EXPECT_EQ(read_texts(tiny), Texts{"x"});
 }
@@ -220,12 +219,12 @@ TEST(Compression, WhatComesBeforeTheDamageIsKept) {
   TempFolder folder;
   const std::string text = many_lines(60000);
   for (const bool use_gzip : {true, false}) {
-    std::string bytes = use_gzip ? gzip(text) : zstd(text);
-    write(folder / "cut", bytes.substr(0, bytes.size() / 2));
+    std::string bytes = use_gzip ? gzip(text) : zstd_bytes(text);
+    testing::write_file(folder / "cut", bytes.substr(0, bytes.size() / 2));
     bytes[bytes.size() / 2] ^= 0x55;
     bytes[bytes.size() / 2 + 1] ^= 0x55;
-    write(folder / "flipped", bytes);
-    write(folder / "good", "good\n");
+    testing::write_file(folder / "flipped", bytes);
+    testing::write_file(folder / "good", "good\n");
     for (const char* name : {"cut", "flipped"}) {
       LineRecords reader({folder / name, folder / "good"}, 1 << 20);
       const Texts got = read_texts(reader, 1000);
@@ -239,7 +238,7 @@ TEST(Compression, WhatComesBeforeTheDamageIsKept) {
 
 Texts lines_of(const std::string& text, uint64_t max_bytes = 1 << 20) {
   TempFolder folder;
-  write(folder / "a", text);
+  testing::write_file(folder / "a", text);
   LineRecords reader({folder / "a"}, max_bytes);
   return read_texts(reader);
 }
@@ -263,10 +262,10 @@ TEST(LineRecords, TooLongOnesArePassedOver) {
 
 TEST(LineRecords, KnowsLinesAndBytes) {
   TempFolder folder;
-  write(folder / "a",
-        "\xef\xbb\xbf"
-        "one\r\n\n" +
-            std::string(2000, 'x') + "\nfour\n");
+  testing::write_file(folder / "a",
+                      "\xef\xbb\xbf"
+                      "one\r\n\n" +
+                          std::string(2000, 'x') + "\nfour\n");
   LineReader lines(folder / "a", 1000);
   using Status = LineReader::Status;
   const std::vector<std::tuple<Status, uint64_t, uint64_t>> wanted{

@@ -11,10 +11,11 @@ using testing::TempFolder;
 using testing::tiny;
 
 const std::string kProgram = "'" TIGHTLOOP_BINARY_DIR "/tightloop' ";
-const std::string kText = "'" TIGHTLOOP_SOURCE_DIR
-                          "/configs/text.yaml' --train.device cpu --train.steps 3 --train.eval_steps 0 "
-                          "--tokenizer.vocab_size 300 --data.seq_len 32 --model.width 32 --model.heads 2 "
-                          "--model.layers 1 --train.micro_batch 4 ";
+const std::string kFoldersText =
+    "'" TIGHTLOOP_SOURCE_DIR
+    "/configs/text.yaml' --train.device cpu --train.steps 3 --train.eval_steps 0 "
+    "--tokenizer.vocab_size 300 --data.seq_len 32 --model.width 32 --model.heads 2 "
+    "--model.layers 1 --train.micro_batch 4 ";
 
 /// Waits up to 30 s until a shell condition holds.
 std::string when(const std::string& condition) {
@@ -31,8 +32,8 @@ std::string some_text(size_t documents) {
 TEST(Folders, ARunThatCannotBeginLeavesTheOneItWasToReplace) {
   const TempFolder folder;
   ASSERT_EQ(run(folder.path(), "tightloop train " + tiny() + "--train.steps 2 --run.name a").exit_code, 0);
-  const auto outcome =
-      run(folder.path(), "tightloop train " + kText + "--data.train nosuch.txt --run.name a --overwrite");
+  const auto outcome = run(
+      folder.path(), "tightloop train " + kFoldersText + "--data.train nosuch.txt --run.name a --overwrite");
   EXPECT_EQ(outcome.exit_code, 3) << outcome.output;
   EXPECT_EQ(run(folder.path(), "ls -A runs").output, "a\n");
   const auto use = run(folder.path(), "tightloop generate --run runs/a --prompt x --max-tokens 2");
@@ -89,9 +90,9 @@ TEST(Folders, ARunKilledWhileItTokenizesStartsAgain) {
   write_file_whole(folder / "small.txt", some_text(400));
   for (const std::string signal : {"KILL", "TERM", "INT"}) {
     const auto killed =
-        run(folder.path(), kProgram + "train " + kText + "--data.train large.txt --run.name " + signal +
-                               " & child=$!; " + when("test -d runs/" + signal + "/checkpoints") + "kill -" +
-                               signal + " $child; wait $child");
+        run(folder.path(), kProgram + "train " + kFoldersText + "--data.train large.txt --run.name " +
+                               signal + " & child=$!; " + when("test -d runs/" + signal + "/checkpoints") +
+                               "kill -" + signal + " $child; wait $child");
     ASSERT_NE(killed.exit_code, 0) << killed.output;
     if (signal == "KILL") {
       const auto resumed = run(folder.path(), "tightloop train --resume runs/KILL");
@@ -99,7 +100,7 @@ TEST(Folders, ARunKilledWhileItTokenizesStartsAgain) {
       EXPECT_TRUE(contains(resumed.output, "no checkpoint yet")) << resumed.output;
     }
     const auto again =
-        run(folder.path(), "tightloop train " + kText + "--data.train small.txt --run.name " + signal);
+        run(folder.path(), "tightloop train " + kFoldersText + "--data.train small.txt --run.name " + signal);
     EXPECT_EQ(again.exit_code, 0) << again.output;
   }
 }
@@ -129,7 +130,7 @@ TEST(Folders, TwoRunsMayShareACache) {
       0);
   for (const std::string cache : {"start", "live"}) {
     const std::string command =
-        "tightloop train " + kText +
+        "tightloop train " + kFoldersText +
         "--tokenizer.path tokenizer --data.train text.txt --data.cache cache --data.tokenize " + cache;
     const auto outcome =
         both(folder.path(), command + " --run.name a-" + cache, command + " --run.name b-" + cache);
@@ -144,8 +145,8 @@ TEST(Folders, TwoPreparesIntoOneFolderShareTheWork) {
   ASSERT_EQ(
       run(folder.path(), "tightloop tokenizer train text.txt --vocab-size 300 --output tokenizer").exit_code,
       0);
-  const std::string command =
-      "tightloop prepare " + kText + "--tokenizer.path tokenizer --data.train text.txt --output shards";
+  const std::string command = "tightloop prepare " + kFoldersText +
+                              "--tokenizer.path tokenizer --data.train text.txt --output shards";
   const auto outcome = both(folder.path(), command, command);
   EXPECT_TRUE(contains(outcome.output, "one: 0") && contains(outcome.output, "two: 0")) << outcome.output;
 }
@@ -186,8 +187,8 @@ TEST(Folders, WhatTheSystemRefusesIsASentence) {
       {"tightloop train " + tiny() + "--run.dir file", 2},
       {"tightloop train " + tiny() + "--run.name " + name, 2},
       {"tightloop train " + tiny() + "--run.dir /proc/none", 2},
-      {"tightloop train " + kText + "--data.train loop", 3},
-      {"tightloop train " + kText + "--data.train " + name, 3},
+      {"tightloop train " + kFoldersText + "--data.train loop", 3},
+      {"tightloop train " + kFoldersText + "--data.train " + name, 3},
       {"tightloop train loop", 2},
       {"tightloop train --resume loop", 3},
       {"tightloop generate --run loop --prompt x", 3},
@@ -203,9 +204,9 @@ TEST(Folders, WhatTheSystemRefusesIsASentence) {
 TEST(Folders, ADataFileWhoseNameIsNotUtf8IsRefusedAtTheStart) {
   const TempFolder folder;
   write_file_whole(folder / "caf\xe9.txt", some_text(400));
-  const auto named = run(folder.path(), "tightloop train " + kText + "--data.train 'caf\xe9.txt'");
+  const auto named = run(folder.path(), "tightloop train " + kFoldersText + "--data.train 'caf\xe9.txt'");
   EXPECT_EQ(named.exit_code, 2) << named.output;
-  const auto matched = run(folder.path(), "tightloop train " + kText + "--data.train '*.txt'");
+  const auto matched = run(folder.path(), "tightloop train " + kFoldersText + "--data.train '*.txt'");
   EXPECT_EQ(matched.exit_code, 3) << matched.output;
   for (const auto& outcome : {named, matched})
     EXPECT_TRUE(contains(outcome.output, "not UTF-8")) << outcome.output;

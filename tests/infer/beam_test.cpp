@@ -16,7 +16,7 @@
 namespace tightloop {
 namespace {
 
-constexpr int32_t kPad = 0, kBegin = 1, kEnd = 2;
+constexpr int32_t kBeamPad = 0, kBegin = 1, kEnd = 2;
 using Ids = std::vector<int32_t>;
 
 std::unique_ptr<Seq2Seq> random_model(uint64_t seed, int64_t vocab_size) {
@@ -32,7 +32,7 @@ std::unique_ptr<Seq2Seq> random_model(uint64_t seed, int64_t vocab_size) {
   return model;
 }
 
-TargetTokens tokens() { return {.begin = kBegin, .end = kEnd, .never = {kPad}}; }
+TargetTokens tokens() { return {.begin = kBegin, .end = kEnd, .never = {kBeamPad}}; }
 
 Ids random_source(Random& random, int64_t vocab_size, uint64_t longest) {
   Ids ids{kBegin};
@@ -71,7 +71,7 @@ std::vector<Translation> slow_search(Seq2Seq& model, const Ids& source, const De
     for (const auto& one : live) {
       const auto log_p = next_token(model, source, one.ids);
       for (int32_t token = 0; token < std::ssize(log_p); ++token) {
-        if (token == kPad || token == kBegin || (t + 1 == limit && token != kEnd)) continue;
+        if (token == kBeamPad || token == kBegin || (t + 1 == limit && token != kEnd)) continue;
         candidates.push_back({one.ids, one.log_probability + log_p[static_cast<size_t>(token)], token});
       }
     }
@@ -167,7 +167,7 @@ TEST(Beam, OneIsGreedy) {
     Ids expected;
     while (expected.size() + 1 < source.size() + 6) {
       auto log_p = next_token(*model, source, expected);
-      log_p[kPad] = log_p[kBegin] = -INFINITY;
+      log_p[kBeamPad] = log_p[kBegin] = -INFINITY;
       const auto best = static_cast<int32_t>(std::ranges::max_element(log_p) - log_p.begin());
       if (best == kEnd) break;
       expected.push_back(best);
@@ -224,7 +224,7 @@ TEST(Beam, SamplesFollowTheModelsProbabilities) {
   DecodeConfig config;
   config.sample = true, config.nbest = 4000, config.extra_tokens = 1;
   auto log_p = next_token(*model, source, {});
-  log_p[kPad] = log_p[kBegin] = -INFINITY;
+  log_p[kBeamPad] = log_p[kBegin] = -INFINITY;
   const auto shares = [&] {
     std::map<int32_t, double> counts;
     const auto found = decode_batch(*model, std::vector<Ids>{source}, tokens(), config)[0];

@@ -16,7 +16,7 @@ namespace {
 using testing::error_of;
 using testing::TempFolder;
 
-Recipe small_recipe() {
+Recipe stage_recipe() {
   Recipe recipe = testing::small_recipe();
   recipe.tasks.questions = 200, recipe.tasks.held_out = 10;
   recipe.train.stage = "base", recipe.train.steps = 6, recipe.train.logging_steps = 2;
@@ -39,9 +39,9 @@ RunFolder train(const Recipe& recipe, const fs::path& root) {
 
 TEST(Stages, AStageStartsFromItsParentAndSaysSo) {
   const TempFolder folder;
-  const auto base = train(small_recipe(), folder / "base");
+  const auto base = train(stage_recipe(), folder / "base");
   EXPECT_EQ(SavedModel(base.root()).metadata().at("stage"), "base");
-  const auto recipe = next_stage(small_recipe(), base.root());
+  const auto recipe = next_stage(stage_recipe(), base.root());
   const auto run = RunFolder::create(folder / "sft", false);
   Trainer trainer(recipe, run);
   for (const auto& [name, tensor] : load_checkpoint(base.checkpoints()).weights.tensors)
@@ -76,8 +76,8 @@ TEST(Stages, MetadataIsAnOpenSet) {
 
 TEST(Stages, SizesMustAgree) {
   const TempFolder folder;
-  const auto base = train(small_recipe(), folder / "base");
-  auto recipe = next_stage(small_recipe(), base.root());
+  const auto base = train(stage_recipe(), folder / "base");
+  auto recipe = next_stage(stage_recipe(), base.root());
   recipe.model.width = 64, recipe.model.head_size = 0, recipe.model.ffn = 0;
   const auto message = error_of(ExitCode::kCheckpoint, [&] { train(recipe, folder / "wide"); });
   EXPECT_NE(message.find("32"), std::string::npos) << message;
@@ -86,7 +86,7 @@ TEST(Stages, SizesMustAgree) {
 
 TEST(Stages, ACheckpointsFolderIsAParentToo) {
   const TempFolder folder;
-  auto recipe = small_recipe();
+  auto recipe = stage_recipe();
   recipe.train.save_steps = 2;
   const auto base = train(recipe, folder / "base");
   const auto second = base.checkpoints() / "step-00000002";
@@ -102,7 +102,7 @@ TEST(Stages, ACheckpointsFolderIsAParentToo) {
 
 TEST(Stages, ExportImportAndTrainOn) {
   const TempFolder folder;
-  const auto base = train(small_recipe(), folder / "base");
+  const auto base = train(stage_recipe(), folder / "base");
   EXPECT_EQ(export_model(base.root(), folder / "hf", {}), "bf16");
   error_of(ExitCode::kUsage, [&] { export_model(base.root(), folder / "hf", {}); });
   EXPECT_EQ(folder_entries(folder.path()).size(), 2u) << "nothing but the run and its export";
@@ -110,7 +110,7 @@ TEST(Stages, ExportImportAndTrainOn) {
   for (const char* file : {"model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"})
     EXPECT_EQ(read_file(folder / "hf" / file), read_file(folder / "again" / file)) << file;
 
-  const auto run = train(next_stage(small_recipe(), folder / "hf"), folder / "tuned");
+  const auto run = train(next_stage(stage_recipe(), folder / "hf"), folder / "tuned");
   const auto metadata = SavedModel(run.root()).metadata();
   EXPECT_EQ(metadata.at("dtype"), "bf16");
   EXPECT_EQ(metadata.at("parent").at("path"), (folder / "hf").string());
@@ -119,9 +119,9 @@ TEST(Stages, ExportImportAndTrainOn) {
 
 TEST(Stages, AdaptersAreSavedResumedAndMerged) {
   const TempFolder folder;
-  const auto base = train(small_recipe(), folder / "base");
+  const auto base = train(stage_recipe(), folder / "base");
   const auto start = load_checkpoint(base.checkpoints());
-  auto recipe = next_stage(small_recipe(), base.root());
+  auto recipe = next_stage(stage_recipe(), base.root());
   recipe.lora.rank = 4, recipe.train.steps = 8;
   const auto whole = train(recipe, folder / "whole");
   recipe.train.stop_at = 5;

@@ -27,7 +27,7 @@ LoraConfig rank(int64_t rank, std::vector<std::string> layers) {
   return config;
 }
 
-ModelConfig small() {
+ModelConfig small_lora_model() {
   ModelConfig config;
   config.layers = 2, config.width = 32, config.heads = 4, config.init_std = 0.2;
   config.resolve(50, 64);
@@ -86,7 +86,7 @@ TEST(Lora, StacksOfMatricesGetAnAdapterEach) {
 }
 
 TEST(Lora, AModelStartsUnchangedAndOnlyAdaptersTrain) {
-  auto model = make_model(small(), 1);
+  auto model = make_model(small_lora_model(), 1);
   const auto before = logits_of(*model).detach();
   Adapters adapters(model->parameters(), rank(4, {"blocks.*.qkv", "blocks.1.down"}), 1);
   EXPECT_TRUE(at::equal(logits_of(*model), before));
@@ -106,7 +106,7 @@ TEST(Lora, AModelStartsUnchangedAndOnlyAdaptersTrain) {
 }
 
 TEST(Lora, MergedWeightsGiveTheSameLogits) {
-  auto model = make_model(small(), 1);
+  auto model = make_model(small_lora_model(), 1);
   const auto config = rank(4, {"blocks.*"});
   Adapters adapters(model->parameters(), config, 1);
   fill_b(adapters.parameters());
@@ -120,7 +120,7 @@ TEST(Lora, MergedWeightsGiveTheSameLogits) {
   for (const auto& [name, weight] : adapters.frozen()) saved.tensors[name] = weight;
   for (const auto& parameter : adapters.parameters().all()) saved.tensors[parameter.name] = parameter.value;
   merge_adapters(saved, config);
-  auto merged = make_model(small(), 2);
+  auto merged = make_model(small_lora_model(), 2);
   ASSERT_EQ(saved.tensors.size(), merged->parameters().all().size());
   for (const auto& parameter : merged->parameters().all())
     parameter.value.detach().copy_(saved.tensors.at(parameter.name));
@@ -128,7 +128,7 @@ TEST(Lora, MergedWeightsGiveTheSameLogits) {
 }
 
 TEST(Lora, FrozenWeightsStayExactWhenTheModelComputesInBf16) {
-  auto model = make_model(small(), 1);
+  auto model = make_model(small_lora_model(), 1);
   const auto qkv = model->parameters().find("blocks.0.qkv")->value.detach().clone();
   Adapters adapters(model->parameters(), rank(4, {"blocks.0.qkv"}), 1);
   adapters.parameters().to(at::kCPU, at::kBFloat16);
@@ -144,7 +144,7 @@ TEST(Lora, FrozenWeightsStayExactWhenTheModelComputesInBf16) {
 }
 
 TEST(Lora, APatternWithoutAMatrixIsRefused) {
-  auto model = make_model(small(), 1);
+  auto model = make_model(small_lora_model(), 1);
   for (const std::string wrong : {"blocks.*.qvk", "final_norm"}) {
     const auto message = error_of(ExitCode::kUsage, [&] {
       Adapters(model->parameters(), rank(4, {"blocks.*.qkv", wrong}), 1);

@@ -11,16 +11,16 @@
 namespace tightloop {
 namespace {
 
-double relative(const at::Tensor& a, const at::Tensor& b) {
+double golden_difference(const at::Tensor& a, const at::Tensor& b) {
   return ((a - b).abs().max() / b.abs().max()).item<double>();
 }
 
-struct Golden {
+struct TrainingFile {
   Safetensors file = read_safetensors(testing::source_folder() / "tests/golden/training.safetensors");
   ModelConfig sizes;
   TrainConfig train;
 
-  Golden() {
+  TrainingFile() {
     sizes.layers = 2, sizes.width = 32, sizes.heads = 4, sizes.kv_heads = 2, sizes.ffn = 64,
     sizes.vocab_size = 64;
     sizes.resolve(0, 0);
@@ -38,7 +38,7 @@ struct Golden {
 };
 
 void follow_pytorch() {
-  const Golden golden;
+  const TrainingFile golden;
   Llama model(golden.sizes, /*seed=*/1);
   load_weights(model.parameters(), golden.weights("start."), "training.safetensors");
   Optimizer optimizer(model.parameters(), golden.train, golden.sizes, at::kFloat);
@@ -62,7 +62,7 @@ void follow_pytorch() {
     EXPECT_NEAR(norm / expected_norm, 1, 1e-3) << "gradient norm of step " << step + 1;
   }
   for (const auto& [name, tensor] : optimizer.weights())
-    EXPECT_LT(relative(tensor, golden.file.tensors.at("end." + name)), 1e-3) << name;
+    EXPECT_LT(golden_difference(tensor, golden.file.tensors.at("end." + name)), 1e-3) << name;
 }
 
 TEST(GoldenTraining, TwentyStepsFollowPyTorch) { follow_pytorch(); }

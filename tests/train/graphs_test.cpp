@@ -27,7 +27,7 @@ Launch group_of_one() {
           .group_of_one = true};
 }
 
-std::unique_ptr<LanguageModel> small_model() {
+std::unique_ptr<LanguageModel> graphs_model() {
   ModelConfig sizes;
   sizes.layers = 1, sizes.width = 16, sizes.heads = 2, sizes.ffn = 24, sizes.vocab_size = kVocab;
   sizes.resolve(0, kLength);
@@ -77,7 +77,7 @@ TEST(Graphs, SeveralProcessesFindTheirGradientsAfterAReplay) {
                                             << " set_to_none " << set_to_none);
           TrainConfig config;
           config.accumulate = accumulate, config.optimizer = optimizer, config.set_to_none = set_to_none;
-          const auto plain_model = small_model(), model = small_model();
+          const auto plain_model = graphs_model(), model = graphs_model();
           EngineFixture plain(*plain_model, config, dtype);
           steps(plain, 6);
           RecordedDevice device;
@@ -93,7 +93,7 @@ TEST(Graphs, AloneChangeNothing) {
   for (const int64_t accumulate : {1, 2}) {
     TrainConfig config;
     config.accumulate = accumulate;
-    const auto plain_model = small_model(), model = small_model();
+    const auto plain_model = graphs_model(), model = graphs_model();
     EngineFixture plain(*plain_model, config, at::kFloat);
     steps(plain, 5);
     RecordedDevice device;
@@ -108,7 +108,7 @@ TEST(Graphs, AloneChangeNothing) {
 TEST(Graphs, DroppedGradientsKeepTheirMemoryWhereTheyAreNotSetToNone) {
   TrainConfig config;
   config.set_to_none = false;
-  const auto model = small_model();
+  const auto model = graphs_model();
   EngineFixture f(*model, config, at::kFloat);
   steps(f, 1);
   const Tensor& value = model->parameters().all().front().value;
@@ -127,7 +127,7 @@ struct Interrupted {
   std::string failed, error;  // the operator; how it ended, where it did not go on
 };
 Interrupted interrupted_step(const TrainConfig& config, int64_t fails) {
-  const auto model = small_model();
+  const auto model = graphs_model();
   EngineFixture f(*model, config, at::kFloat);
   steps(f, 1);
   Interrupted interrupted;

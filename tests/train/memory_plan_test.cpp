@@ -43,20 +43,20 @@ std::string name_of(const Case& c) {
   return c.family + "_" + c.checkpointing + "_head_" + c.head + (c.dropout > 0 ? "_dropout" : "");
 }
 
-constexpr int64_t kRows = 8, kLength = 96;
+constexpr int64_t kPlanRows = 8, kPlanLength = 96;
 
 ModelConfig config_of(const Case& c) {
   ModelConfig config;
   config.family = c.family, config.layers = 4, config.width = 64, config.heads = 4, config.vocab_size = 512;
-  config.context = kLength, config.dropout = c.dropout, config.gradient_checkpointing = c.checkpointing;
+  config.context = kPlanLength, config.dropout = c.dropout, config.gradient_checkpointing = c.checkpointing;
   config.experts = 4, config.experts_per_token = 2, config.expert_ffn = 96;
-  config.resolve(0, kLength);
+  config.resolve(0, kPlanLength);
   return config;
 }
 
 void forward_and_backward(LanguageModel& model, const std::string& head) {
   const at::Device device = model.device();
-  const auto ids = at::full({kRows, kLength}, 3, at::TensorOptions(at::kLong).device(device));
+  const auto ids = at::full({kPlanRows, kPlanLength}, 3, at::TensorOptions(at::kLong).device(device));
   const auto random = at::full({}, 7, at::TensorOptions(at::kLong).device(device));
   const DeviceBatch batch{.inputs_BT = ids, .targets_BT = ids, .random = random};
   loss_of(model, batch, {.training = true, .fused_head = head}).objective.backward();
@@ -77,8 +77,8 @@ INSTANTIATE_TEST_SUITE_P(Each, Predicted,
 TEST_P(Predicted, IsWithinATenthOfWhatTheCpuAllocates) {
   const ModelConfig config = config_of(GetParam());
   TrainConfig train;
-  train.micro_batch = kRows, train.fused_head = GetParam().head;
-  const MemoryPlanner planner(config, train, kLength, /*element=*/4, /*cuda=*/false);
+  train.micro_batch = kPlanRows, train.fused_head = GetParam().head;
+  const MemoryPlanner planner(config, train, kPlanLength, /*element=*/4, /*cuda=*/false);
   const auto plan = planner.plan(planner.written());
 
   const auto model = make_model(config, 1);
@@ -101,12 +101,12 @@ TEST(MemoryPlan, IsWithinATenthOfWhatAGpuAllocates) {
     config.width = 512, config.ffn = 2048, config.head_size = 64, config.heads = 8, config.vocab_size = 8192;
     TrainConfig train;
     train.micro_batch = 64, train.fused_head = "on";
-    const MemoryPlanner planner(config, train, kLength, /*element=*/2, /*cuda=*/true);
+    const MemoryPlanner planner(config, train, kPlanLength, /*element=*/2, /*cuda=*/true);
     const auto plan = planner.plan(planner.written());
     const auto model = make_model(config, 1);
     model->parameters().to(at::kCUDA, at::kBFloat16);
     const auto pass = [&] {
-      const auto ids = at::full({64, kLength}, 3, at::TensorOptions(at::kLong).device(at::kCUDA));
+      const auto ids = at::full({64, kPlanLength}, 3, at::TensorOptions(at::kLong).device(at::kCUDA));
       const DeviceBatch batch{.inputs_BT = ids, .targets_BT = ids};
       loss_of(*model, batch, {.training = true, .fused_head = "on"}).objective.backward();
       for (const auto& parameter : model->parameters().all()) parameter.value.mutable_grad().reset();

@@ -125,13 +125,13 @@ TEST(AdamW, WeightsThatDoNotFitAreNamed) {
 }
 
 /// tests/golden/make_optimizers.py made the numbers and says how.
-const Safetensors& golden() {
+const Safetensors& optimizer_golden() {
   static const Safetensors file =
       read_safetensors(testing::source_folder() / "tests/golden/optimizers.safetensors");
   return file;
 }
 
-double relative(const at::Tensor& a, const at::Tensor& b) {
+double relative_difference(const at::Tensor& a, const at::Tensor& b) {
   return ((a - b).abs().max() / b.abs().max()).item<double>();
 }
 
@@ -141,20 +141,23 @@ TEST(AdamW, FollowsTorchForAHundredSteps) {
   config.lr = 1e-2, config.clip = 1.5, config.weight_decay = 0.1;
   const std::vector<std::string> names{"matrix", "vector"};
   for (const auto& name : names) {
-    const auto& start = golden().tensors.at("adamw.start." + name);
+    const auto& start = optimizer_golden().tensors.at("adamw.start." + name);
     parameters.add(name, start.sizes(), {Init::kZeros}, ParameterRole::kMatrix).detach().copy_(start);
   }
   Optimizer optimizer(parameters, config, ModelConfig{}, at::kFloat);
   for (int64_t step = 0; step < 100; ++step) {
     for (const auto& name : names) {
       parameters.find(name)->value.mutable_grad() =
-          golden().tensors.at("adamw.gradients." + name)[step].clone();
+          optimizer_golden().tensors.at("adamw.gradients." + name)[step].clone();
     }
     optimizer.accumulate(true);
     optimizer.step(full(1 - static_cast<double>(step) / 200), 3);
   }
   for (const auto& name : names)
-    EXPECT_LT(relative(parameters.find(name)->value, golden().tensors.at("adamw.end." + name)), 1e-6) << name;
+    EXPECT_LT(
+        relative_difference(parameters.find(name)->value, optimizer_golden().tensors.at("adamw.end." + name)),
+        1e-6)
+        << name;
 }
 
 /// What nanochat's optimizer is told about the golden parameters.
@@ -182,7 +185,7 @@ struct MuonFixture {
     config.optimizer = "muon", config.clip = 0;
     const std::map<std::string, std::vector<int64_t>> parts{{"blocks.0.qkv", {8, 4, 4}},
                                                             {"blocks.0.gate_up", {10, 10}}};
-    for (const auto& [full, start] : golden().tensors) {
+    for (const auto& [full, start] : optimizer_golden().tensors) {
       const std::string prefix = "muon.start.";
       if (!full.starts_with(prefix)) continue;
       const std::string name = full.substr(prefix.size());
@@ -197,7 +200,7 @@ struct MuonFixture {
   void step(Optimizer& optimizer, int64_t step) {
     for (const auto& parameter : parameters.all()) {
       parameter.value.mutable_grad() =
-          golden()
+          optimizer_golden()
               .tensors.at("muon.gradient." + std::to_string(step) + "." + parameter.name)
               .clone()
               .to(parameter.value.device());
@@ -217,7 +220,9 @@ TEST_P(MuonRuleOn, FollowsNanochat) {
   Optimizer optimizer(f.parameters, f.config, f.model, at::kFloat);
   for (int64_t step = 0; step < 12; ++step) f.step(optimizer, step);
   for (const auto& parameter : f.parameters.all())
-    EXPECT_LT(relative(parameter.value.to(at::kCPU), golden().tensors.at("muon.end." + parameter.name)), 1e-5)
+    EXPECT_LT(relative_difference(parameter.value.to(at::kCPU),
+                                  optimizer_golden().tensors.at("muon.end." + parameter.name)),
+              1e-5)
         << parameter.name;
 }
 
@@ -303,7 +308,7 @@ TEST(AdamW, DecaysMatricesAndNoVectorsUnlessTold) {
     f.vector.mutable_grad() = at::zeros_like(f.vector.detach());
     optimizer.accumulate(true);
     optimizer.step(full(), 1);
-    EXPECT_LT(relative(f.matrix, matrix * 0.95), 1e-6);
+    EXPECT_LT(relative_difference(f.matrix, matrix * 0.95), 1e-6);
     EXPECT_NEAR(f.vector[0].item<double>(), all ? 0.95 : 1.0, 1e-6);
   }
 }

@@ -22,7 +22,7 @@ using testing::relative_error;
 
 constexpr int64_t kPad = 0;
 
-const testing::Golden& golden() {
+const testing::Golden& seq2seq_golden() {
   static const testing::Golden file("seq2seq.safetensors");
   return file;
 }
@@ -34,10 +34,12 @@ DevicePairs batch_of(const at::Tensor& source, const at::Tensor& target) {
 
 class GoldenSeq2Seq : public ::testing::TestWithParam<const char*> {
  protected:
-  at::Tensor tensor(const std::string& name) const { return golden()[std::string(GetParam()) + "." + name]; }
+  at::Tensor tensor(const std::string& name) const {
+    return seq2seq_golden()[std::string(GetParam()) + "." + name];
+  }
   void agrees() const {
-    Seq2Seq model(golden().config(GetParam()), 1);
-    load_weights(model.parameters(), golden().part(std::string(GetParam()) + ".weight."),
+    Seq2Seq model(seq2seq_golden().config(GetParam()), 1);
+    load_weights(model.parameters(), seq2seq_golden().part(std::string(GetParam()) + ".weight."),
                  "seq2seq.safetensors");
     const auto batch = batch_of(tensor("source").to(at::kLong)[0], tensor("target").to(at::kLong)[0]);
     const auto logits =
@@ -75,15 +77,16 @@ INSTANTIATE_TEST_SUITE_P(All, GoldenSeq2Seq, ::testing::Values("pre", "post", "r
                          [](const auto& name) { return std::string(name.param); });
 
 TEST(GoldenSeq2SeqTraining, FiftyStepsFollowPyTorch) {
-  const auto sizes = golden().config("training");
+  const auto sizes = seq2seq_golden().config("training");
   Seq2Seq model(sizes, 1);
-  load_weights(model.parameters(), golden().part("training.weight."), "seq2seq.safetensors");
+  load_weights(model.parameters(), seq2seq_golden().part("training.weight."), "seq2seq.safetensors");
   TrainConfig train;
   train.steps = 50, train.warmup_steps = 20, train.lr = 0.3, train.schedule = "noam", train.clip = 0;
   train.weight_decay = 0, train.beta1 = 0.9, train.beta2 = 0.98, train.eps = 1e-9;
   Optimizer optimizer(model.parameters(), train, sizes, at::kFloat);
-  const auto sources = golden()["training.source"].to(at::kLong),
-             targets = golden()["training.target"].to(at::kLong), losses = golden()["training.losses"];
+  const auto sources = seq2seq_golden()["training.source"].to(at::kLong),
+             targets = seq2seq_golden()["training.target"].to(at::kLong),
+             losses = seq2seq_golden()["training.losses"];
   for (int64_t step = 0; step < train.steps; ++step) {
     const auto loss =
         pair_loss(model, batch_of(sources[step], targets[step]),
@@ -96,7 +99,7 @@ TEST(GoldenSeq2SeqTraining, FiftyStepsFollowPyTorch) {
         << "step " << step + 1;
   }
   for (const auto& [name, tensor] : optimizer.weights()) {
-    const auto& expected = golden()["training.end." + name];
+    const auto& expected = seq2seq_golden()["training.end." + name];
     // A bias of keys moves all scores of a query alike: its gradient is rounding, which Adam makes large.
     const int64_t D = sizes.width;
     if (name.ends_with("qkv_bias")) {

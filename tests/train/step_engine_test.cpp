@@ -18,26 +18,27 @@ using testing::EngineFixture;
 using testing::error_of;
 using testing::Ids;
 
-constexpr int64_t kRows = 8, kLength = 6, kVocab = 21;
+constexpr int64_t kEngineRows = 8, kEngineLength = 6, kEngineVocab = 21;
 
-ModelConfig small_model(const std::string& family = "llama") {
+ModelConfig engine_model(const std::string& family = "llama") {
   ModelConfig sizes;
   sizes.family = family, sizes.experts = 3, sizes.experts_per_token = 2, sizes.expert_ffn = 16;
   sizes.balance_coef = 0;
-  sizes.layers = 1, sizes.width = 16, sizes.heads = 2, sizes.ffn = 24, sizes.vocab_size = kVocab;
-  sizes.resolve(0, kLength);
+  sizes.layers = 1, sizes.width = 16, sizes.heads = 2, sizes.ffn = 24, sizes.vocab_size = kEngineVocab;
+  sizes.resolve(0, kEngineLength);
   return sizes;
 }
 
-/// Rows of which the n-th has n supervised tokens (row 0: none), and their ids.
-struct Rows {
-  Tensor inputs = at::empty({kRows, kLength}, at::kLong), targets = at::empty({kRows, kLength}, at::kLong);
-  Rows() {
+/// EngineRows of which the n-th has n supervised tokens (row 0: none), and their ids.
+struct EngineRows {
+  Tensor inputs = at::empty({kEngineRows, kEngineLength}, at::kLong),
+         targets = at::empty({kEngineRows, kEngineLength}, at::kLong);
+  EngineRows() {
     Random random(4);
-    for (int64_t row = 0; row < kRows; ++row)
-      for (int64_t t = 0; t < kLength; ++t) {
-        inputs[row][t] = static_cast<int64_t>(random.below(kVocab));
-        const auto target = static_cast<int64_t>(random.below(kVocab));
+    for (int64_t row = 0; row < kEngineRows; ++row)
+      for (int64_t t = 0; t < kEngineLength; ++t) {
+        inputs[row][t] = static_cast<int64_t>(random.below(kEngineVocab));
+        const auto target = static_cast<int64_t>(random.below(kEngineVocab));
         targets[row][t] = t < row ? target : ops::kIgnoreIndex;
       }
   }
@@ -49,11 +50,11 @@ struct Rows {
 /// Gradients of one step over the rows, `rows` at a time, divided as the optimizer would.
 std::vector<Tensor> gradients(int64_t rows, at::ScalarType dtype, const TrainConfig& base,
                               std::vector<Ids> batches = {}, const std::string& family = "llama") {
-  const Rows data;
-  auto model = make_model(small_model(family), /*seed=*/3);
+  const EngineRows data;
+  auto model = make_model(engine_model(family), /*seed=*/3);
   model->parameters().to(at::kCPU, dtype);
   TrainConfig config = base;
-  for (int64_t first = 0; first < kRows; first += rows) batches.push_back(data.batch(first, rows));
+  for (int64_t first = 0; first < kEngineRows; first += rows) batches.push_back(data.batch(first, rows));
   config.accumulate = static_cast<int64_t>(batches.size());
   return EngineFixture(*model, config, dtype).gradients(batches);
 }
@@ -89,7 +90,7 @@ TEST(Accumulation, IsTheSameWithExpertsToo) {
 }
 
 TEST(Accumulation, AMicroBatchWithNothingToLearnChangesNothing) {
-  Ids masked = Rows().batch(3, 2);
+  Ids masked = EngineRows().batch(3, 2);
   masked.targets = masked.targets.clone().fill_(ops::kIgnoreIndex);
   const TrainConfig config;
   const auto without = gradients(2, at::kDouble, config),
@@ -99,12 +100,12 @@ TEST(Accumulation, AMicroBatchWithNothingToLearnChangesNothing) {
 
 TEST(Accumulation, NothingToLearnAtAllChangesNothing) {
   for (const char* norm : {"global", "micro"}) {
-    auto model = make_model(small_model(), 3);
+    auto model = make_model(engine_model(), 3);
     TrainConfig config;
     config.accumulate = 2, config.loss_norm = norm;
     EngineFixture f(*model, config, at::kFloat);
     const Tensor before = model->parameters().all()[0].value.detach().clone();
-    for (int i = 0; i < 2; ++i) f.add(Rows().batch(0, 1));
+    for (int i = 0; i < 2; ++i) f.add(EngineRows().batch(0, 1));
     f.pass(true, false);
     f.pass(false, true);
     EXPECT_EQ(f.sum(LossBuffer::kSkipped), 1);
@@ -116,11 +117,11 @@ TEST(Accumulation, NothingToLearnAtAllChangesNothing) {
 TEST(Accumulation, MicroIsTheMeanOfMeans) {
   TrainConfig config;
   config.loss_norm = "micro", config.accumulate = 4;
-  const Rows data;
-  auto model = make_model(small_model(), 3);
+  const EngineRows data;
+  auto model = make_model(engine_model(), 3);
   model->parameters().to(at::kCPU, at::kDouble);
   Tensor total;
-  for (int64_t first = 0; first < kRows; first += 2) {
+  for (int64_t first = 0; first < kEngineRows; first += 2) {
     const auto ids = data.batch(first, 2);
     const Tensor mean = loss_of(*model, {ids.inputs, ids.targets}).objective / ids.supervised();
     total = total.defined() ? total + mean : mean;
@@ -134,8 +135,9 @@ TEST(Accumulation, MicroIsTheMeanOfMeans) {
 /// A model whose balance loss is the mean of its embedding: its gradient is the same at every element.
 struct Balanced : LanguageModel {
   Tensor embedding;
-  Balanced() : LanguageModel(small_model(), 1) {
-    embedding = parameters_.add("embedding", {kVocab, 4}, {Init::kNormal, 0.1}, ParameterRole::kEmbedding);
+  Balanced() : LanguageModel(engine_model(), 1) {
+    embedding =
+        parameters_.add("embedding", {kEngineVocab, 4}, {Init::kNormal, 0.1}, ParameterRole::kEmbedding);
   }
   Forward forward(const Tensor& ids, const Pass& pass) override {
     Forward out{embedding.index_select(0, ids.flatten()).view({ids.size(0), ids.size(1), 4})};
@@ -146,7 +148,7 @@ struct Balanced : LanguageModel {
 };
 
 TEST(Accumulation, BalanceIsWeighedAsTheLossesAre) {
-  const Rows data;
+  const EngineRows data;
   for (const char* norm : {"global", "micro"}) {
     TrainConfig config;
     config.loss_norm = norm, config.accumulate = 4;
@@ -171,18 +173,18 @@ TEST(Accumulation, BalanceIsWeighedAsTheLossesAre) {
     objective.backward();
     const double divisor = config.loss_norm == "global" ? count : 1;
     const Tensor balance = with - model.embedding.grad() / divisor;
-    EXPECT_NEAR(balance.mean().item<double>(), balance_sum / divisor / (kVocab * 4), 1e-6) << norm;
+    EXPECT_NEAR(balance.mean().item<double>(), balance_sum / divisor / (kEngineVocab * 4), 1e-6) << norm;
     EXPECT_LT((balance - balance.mean()).abs().max().item<double>(), 1e-6) << norm;
   }
 }
 
 TEST(StepEngine, ANonFiniteGradientChangesNothingButTheCount) {
   for (const char* optimizer : {"adamw", "muon"}) {
-    auto model = make_model(small_model(), 3);
+    auto model = make_model(engine_model(), 3);
     TrainConfig config;
     config.optimizer = optimizer;
     EngineFixture f(*model, config, at::kFloat);
-    const Rows data;
+    const EngineRows data;
     const auto state = [&] {
       std::vector<Tensor> all;
       for (const auto& [name, tensor] : f.optimizer.weights()) all.push_back(tensor.clone());
@@ -207,9 +209,9 @@ TEST(StepEngine, ANonFiniteGradientChangesNothingButTheCount) {
 }
 
 TEST(StepEngine, SumsBySourceAndCorrectTokensAreMadeOnMetricStepsAlone) {
-  auto model = make_model(small_model(), 3);
+  auto model = make_model(engine_model(), 3);
   EngineFixture f(*model, {}, at::kFloat, at::kCPU, 10, /*sources=*/2);
-  const Rows data;
+  const EngineRows data;
   f.add(data.batch(0, 8));
   f.pass(true, true, /*metrics=*/false);
   EXPECT_EQ(f.buffer.by_source().sum().item<double>(), 0);
@@ -224,9 +226,9 @@ TEST(StepEngine, SumsBySourceAndCorrectTokensAreMadeOnMetricStepsAlone) {
 }
 
 TEST(StepEngine, ThePartsOfAStepAddUp) {
-  auto model = make_model(small_model(), 3);
+  auto model = make_model(engine_model(), 3);
   EngineFixture f(*model, {}, at::kFloat);
-  const Rows data;
+  const EngineRows data;
   f.engine.restart_clock();
   const double start = f.sum(LossBuffer::kClock);
   for (int64_t step = 1; step <= 3; ++step) {

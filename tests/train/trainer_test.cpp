@@ -18,7 +18,7 @@ namespace {
 using testing::error_of;
 using testing::TempFolder;
 
-Recipe small_recipe() {
+Recipe trainer_recipe() {
   Recipe recipe = testing::small_recipe();
   recipe.train.accumulate = 2, recipe.train.warmup_steps = 5;
   return recipe;
@@ -43,7 +43,7 @@ std::vector<nlohmann::json> metrics_of(const RunFolder& run) {
 TEST(Trainer, LearnsAndSaves) {
   const TempFolder folder;
   const auto run = RunFolder::create(folder / "run", false);
-  Trainer trainer(small_recipe(), run);
+  Trainer trainer(trainer_recipe(), run);
   const auto result = trainer.run();
   EXPECT_EQ(result.step, 40);
   EXPECT_FALSE(result.interrupted);
@@ -61,7 +61,7 @@ TEST(Trainer, StoppedAndResumedIsTheSameToTheBit) {
   for (const double dropout : {0.0, 0.1}) {
     const auto whole = RunFolder::create(folder / fmt::format("whole{}", dropout), false),
                parts = RunFolder::create(folder / fmt::format("parts{}", dropout), false);
-    auto recipe = small_recipe();
+    auto recipe = trainer_recipe();
     recipe.model.dropout = dropout;
     Trainer(recipe, whole).run();
     recipe.train.stop_at = 17;  // not a multiple of anything
@@ -93,7 +93,7 @@ TEST(Trainer, LooksAtLossesAsOftenAsToldAndAveragesAlike) {
 
 /// Everything that could be lost between two processes: dropout, accumulation, a mixture, part of an epoch.
 Recipe mixed_recipe() {
-  auto recipe = small_recipe();
+  auto recipe = trainer_recipe();
   recipe.data.mixture = {"name=one source=tasks cap=60", "name=two source=tasks cap=70"};
   recipe.model.dropout = 0.2, recipe.train.steps = 150;
   return recipe;
@@ -199,7 +199,7 @@ TEST_F(TrainerOnGpu, Fp16FollowsFp32) {
 TEST(Trainer, MetricsCountStepsFromOneAndNeverTwice) {
   const TempFolder folder;
   const auto run = RunFolder::create(folder / "run", false);
-  auto recipe = small_recipe();
+  auto recipe = trainer_recipe();
   recipe.train.save_steps = 8, recipe.train.stop_at = 12;
   Trainer(recipe, run).run();
   fs::remove_all(run.checkpoints() /
@@ -218,7 +218,7 @@ TEST(Trainer, LoggingIntervalDoesNotChangeTheMeanLoss) {
   std::vector<double> means;
   for (const int64_t interval : {1, 5, 40}) {
     const auto run = RunFolder::create(folder / std::to_string(interval), false);
-    auto recipe = small_recipe();
+    auto recipe = trainer_recipe();
     recipe.train.logging_steps = interval, recipe.data.loss_after = "",
     recipe.data.rows = "stream";  // equal counts
     const auto losses = Trainer(recipe, run).run().losses;
@@ -234,7 +234,7 @@ TEST(Trainer, Bf16FollowsFp32) {
   const TempFolder folder;
   std::vector<double> last;
   for (const char* precision : {"fp32", "bf16"}) {
-    auto recipe = small_recipe();
+    auto recipe = trainer_recipe();
     recipe.train.precision = precision;
     last.push_back(*Trainer(recipe, RunFolder::create(folder / precision, false)).run().held_out_loss);
   }
@@ -244,7 +244,7 @@ TEST(Trainer, Bf16FollowsFp32) {
 TEST(Trainer, ALearningRateOfAThousandIsNamed) {
   const TempFolder folder;
   for (const char* optimizer : {"adamw", "muon"}) {
-    auto recipe = small_recipe();
+    auto recipe = trainer_recipe();
     recipe.train.optimizer = optimizer;
     recipe.train.lr = recipe.train.matrix_lr = recipe.train.embedding_lr = 1e3, recipe.train.warmup_steps = 0;
     Trainer trainer(recipe, RunFolder::create(folder / optimizer, false));
@@ -255,7 +255,7 @@ TEST(Trainer, ALearningRateOfAThousandIsNamed) {
 
 TEST(Trainer, WeightsThatAreNotNumbersAreNamed) {
   const TempFolder folder;
-  Trainer trainer(small_recipe(), RunFolder::create(folder / "run", false));
+  Trainer trainer(trainer_recipe(), RunFolder::create(folder / "run", false));
   trainer.model().parameters().all()[1].value.detach()[0] = NAN;
   const auto message = error_of(ExitCode::kFailure, [&] { trainer.run(); });
   EXPECT_NE(message.find("before the first update"), std::string::npos) << message;
@@ -263,7 +263,7 @@ TEST(Trainer, WeightsThatAreNotNumbersAreNamed) {
 
 TEST(Trainer, DataWithNothingToLearnIsNamed) {
   const TempFolder folder;
-  auto recipe = small_recipe();
+  auto recipe = trainer_recipe();
   recipe.data.seq_len = 6;  // ends before any answer begins
   Trainer trainer(recipe, RunFolder::create(folder / "run", false));
   const auto message = error_of(ExitCode::kData, [&] { trainer.run(); });
@@ -274,7 +274,7 @@ TEST(Trainer, BatchesWithNothingToLearnAreCountedAndDoNoHarm) {
   const TempFolder folder;
   for (const char* norm : {"global", "micro"}) {
     const auto run = RunFolder::create(folder / norm, false);
-    auto recipe = small_recipe();
+    auto recipe = trainer_recipe();
     recipe.data.seq_len = 16, recipe.train.micro_batch = 1;  // some answers are cut off
     recipe.train.loss_norm = norm;
     const auto result = Trainer(recipe, run).run();
@@ -287,7 +287,7 @@ TEST(Trainer, BatchesWithNothingToLearnAreCountedAndDoNoHarm) {
 TEST(Trainer, AMixtureShowsALossForEachSource) {
   const TempFolder folder;
   const auto run = RunFolder::create(folder / "run", false);
-  auto recipe = small_recipe();
+  auto recipe = trainer_recipe();
   recipe.data.mixture = {"name=one source=tasks cap=60", "name=two source=tasks cap=70",
                          "name=three source=tasks cap=80"};
   recipe.log.dataset_metrics_steps = 1;
@@ -307,7 +307,7 @@ TEST(Trainer, AMixtureShowsALossForEachSource) {
 
 TEST(Trainer, MuonLearnsAndResumesToTheBit) {
   const TempFolder folder;
-  auto recipe = small_recipe();
+  auto recipe = trainer_recipe();
   recipe.train.optimizer = "muon", recipe.train.embedding_lr = 0.002, recipe.train.schedule = "wsd";
   const auto whole = RunFolder::create(folder / "whole", false),
              parts = RunFolder::create(folder / "parts", false);
@@ -326,7 +326,7 @@ TEST(Trainer, TheChunkedHeadTrainsAlike) {
   const TempFolder folder;
   std::vector<std::vector<double>> losses;
   for (const char* head : {"off", "on"}) {
-    auto recipe = small_recipe();
+    auto recipe = trainer_recipe();
     recipe.train.fused_head = head;
     losses.push_back(Trainer(recipe, RunFolder::create(folder / head, false)).run().losses);
   }
@@ -335,7 +335,7 @@ TEST(Trainer, TheChunkedHeadTrainsAlike) {
 
 TEST(Trainer, AnExplodingLossIsNamed) {
   const TempFolder folder;
-  auto recipe = small_recipe();
+  auto recipe = trainer_recipe();
   recipe.train.lr = 1e6, recipe.train.clip = 0, recipe.train.warmup_steps = 0, recipe.model.init_std = 10;
   recipe.train.weight_decay = 100;
   Trainer trainer(recipe, RunFolder::create(folder / "run", false));
