@@ -31,7 +31,4 @@ Dataset load_dataset(const DataConfig& config, const TasksConfig& tasks, const T
                      const ChatConfig& chat = {}, const Tokenizer* target_tokenizer = nullptr,
                      const std::filesystem::path& index_folder = {});
 
-/// The files that one source (no mixture) reads, in order: to learn from, then to evaluate on.
-std::vector<std::filesystem::path> files_of(const DataConfig& config);
-
 }  // namespace tightloop
