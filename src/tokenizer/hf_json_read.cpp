@@ -1,5 +1,6 @@
 #include <simdjson.h>
 
+#include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "core/error.h"
@@ -281,22 +282,23 @@ BpeModel read_hf_json(const std::filesystem::path& path) {
   return parse_hf_json(read_tokenizer_file(path), path.string());
 }
 
+// Not by simdjson, which refuses the model_max_length of 10^30 that transformers writes where there is no
+// limit.
 void read_hf_config(const std::filesystem::path& path, BpeModel& model) {
-  const std::string bytes = read_tokenizer_file(path);
-  json::parser parser;
-  json::object config, flags;
-  if (const auto error = parser.parse(bytes).get(config))
-    throw data_error("{} is not a JSON object: {}.", path.string(), simdjson::error_message(error));
-  json::element end;
-  std::string_view content;
-  if (!config["eos_token"].get(end) && (!end.get(content) || !end["content"].get(content)))
-    model.end_of_text = content;
-  if (config["tightloop"].get(flags)) return;
-  for (const auto& [name, value] : {std::pair<std::string_view, bool*>{"parse_added", &model.parse_added},
-                                    {"same_rank", &model.same_rank}}) {
-    const auto error = flags[name].get(*value);
-    if (error && error != simdjson::NO_SUCH_FIELD)
-      throw data_error("{}: '{}' must be true or false.", path.string(), name);
+  const auto config = nlohmann::json::parse(read_tokenizer_file(path), nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) throw data_error("{} is not a JSON object.", path.string());
+  if (const auto end = config.find("eos_token"); end != config.end()) {
+    const auto& content = end->is_object() && end->contains("content") ? (*end)["content"] : *end;
+    if (content.is_string()) model.end_of_text = content.get<std::string>();
+  }
+  const auto flags = config.find("tightloop");
+  if (flags == config.end() || !flags->is_object()) return;
+  for (const auto& [name, value] :
+       {std::pair<const char*, bool*>{"parse_added", &model.parse_added}, {"same_rank", &model.same_rank}}) {
+    const auto flag = flags->find(name);
+    if (flag == flags->end()) continue;
+    if (!flag->is_boolean()) throw data_error("{}: '{}' must be true or false.", path.string(), name);
+    *value = flag->get<bool>();
   }
 }
 

@@ -184,6 +184,14 @@ TEST(HfJson, what_tokenizer_config_says_is_saved_too) {
   }
 }
 
+TEST(HfJson, transformers_writes_10_to_the_30_where_there_is_no_longest_text) {
+  TempFolder folder;
+  write_file_whole(folder / "tokenizer.json", small_file().dump());
+  write_file_whole(folder / "tokenizer_config.json",
+                   R"({"eos_token": "<|end|>", "model_max_length": 1000000000000000019884624838656})");
+  EXPECT_EQ(load_tokenizer(folder.path())->end_of_text(), 259);
+}
+
 TEST(HfJson, prefix_space_and_no_split) {
   json file = small_file();
   file["pre_tokenizer"]["add_prefix_space"] = true;
