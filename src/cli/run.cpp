@@ -12,6 +12,7 @@
 
 #include "cli/output.h"
 #include "cli/verbs.h"
+#include "core/cpu.h"
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/log.h"
@@ -115,6 +116,7 @@ int parse_and_run(int argc, char** argv) {
 
 int run(int argc, char** argv) {
   catch_interrupts();
+  avoid_half_offered_amx();
   try {
     return parse_and_run(argc, argv);
   } catch (const Stop& stop) {

@@ -1,5 +1,9 @@
 #include "core/cpu.h"
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
 #include <cctype>
 #include <cstdlib>
 #include <fstream>
@@ -42,6 +46,18 @@ bool cpu_has_fast_bf16() {
   };
   return fast_bf16_products(cpu_has("amx_bf16"), variable("ATEN_CPU_CAPABILITY"),
                             variable("ONEDNN_MAX_CPU_ISA"));
+}
+
+bool amx_is_half_offered(bool amx, unsigned palettes) { return amx && palettes == 0; }
+
+void avoid_half_offered_amx() {
+#ifdef __x86_64__
+  unsigned palettes = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid_count(0x1d, 0, &palettes, &b, &c, &d)) palettes = 0;  // no such leaf
+  constexpr int kKeep = 0;
+  if (amx_is_half_offered(cpu_has("amx_tile"), palettes))
+    ::setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16", kKeep);
+#endif
 }
 
 }  // namespace tightloop

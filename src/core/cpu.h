@@ -17,4 +17,11 @@ bool fast_bf16_products(bool amx, std::string_view aten_capability, std::string_
 /// The same for this machine.
 bool cpu_has_fast_bf16();
 
+/// Some virtual machines offer AMX and hide the sizes of its tiles, and torch's bf16 products then end with
+/// an illegal instruction. There torch is told to do without AMX; a value of $ONEDNN_MAX_CPU_ISA stays as it
+/// is. To be called before torch computes anything.
+void avoid_half_offered_amx();
+/// What it decides by: the feature, and the number of tile palettes that CPUID names.
+bool amx_is_half_offered(bool amx, unsigned palettes);
+
 }  // namespace tightloop

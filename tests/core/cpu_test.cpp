@@ -20,5 +20,11 @@ TEST(Cpu, WhatTorchMayNotUseIsNotThere) {
   EXPECT_TRUE(fast_bf16_products(true, "avx512", ""));
 }
 
+TEST(Cpu, AmxWithoutTilePalettesIsHalfOffered) {
+  EXPECT_TRUE(amx_is_half_offered(true, 0));
+  EXPECT_FALSE(amx_is_half_offered(true, 1));
+  EXPECT_FALSE(amx_is_half_offered(false, 0));
+}
+
 }  // namespace
 }  // namespace tightloop
