@@ -57,6 +57,7 @@ void DivergenceGuard::step(const StepSums& sums) {
   if (!finite && !skipped)
     throw failure("the loss rose from {:.4g} to {} at step {}. {}", std::min(first_, least_), std::fabs(loss),
                   sums.step, advice());
+  not_finite_in_a_row_ = finite ? 0 : not_finite_in_a_row_ + 1;
   skipped_ += skipped;
   skipped_in_a_row_ = skipped ? skipped_in_a_row_ + !searching : 0;
   if (skipped_in_a_row_ >= kMostSkipped) {
@@ -111,6 +112,9 @@ void DivergenceGuard::evaluated(int64_t step, double loss) const {
 }
 
 void DivergenceGuard::before_save() const {
+  if (not_finite_in_a_row_ >= kNotFinite)
+    throw failure("the losses of the last {} steps were not finite, so this one is not saved. {}",
+                  not_finite_in_a_row_, advice());
   if (!window_.empty()) refuse_explosion();
 }
 

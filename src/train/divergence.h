@@ -25,7 +25,7 @@ namespace tightloop {
 class DivergenceGuard {
  public:
   static constexpr size_t kWindow = 10;
-  static constexpr int64_t kMostSkipped = 10, kStuck = 100;
+  static constexpr int64_t kMostSkipped = 10, kNotFinite = 3, kStuck = 100;
 
   DivergenceGuard(const TrainConfig& train, int64_t vocab_size, bool random_data);
 
@@ -33,7 +33,8 @@ class DivergenceGuard {
   void step(const StepSums& sums);
   /// A held-out loss after a step. Error(kFailure) where it is not finite.
   void evaluated(int64_t step, double loss) const;
-  /// Before the weights are saved: what step() says of a window that is not full yet.
+  /// Before the weights are saved: what step() says of a window that is not full yet, and Error(kFailure)
+  /// after kNotFinite losses in a row that were not finite: on other data each time, so it is the weights.
   void before_save() const;
   /// At the end of the run: what can be said of a short one, and a warning where nothing was learned.
   void finish() const;
@@ -57,7 +58,7 @@ class DivergenceGuard {
   std::deque<Judged> window_;
   double first_ = NAN, least_ = INFINITY;  // the first step's mean loss, the least of full windows
   int64_t steps_ = 0, skipped_ = 0;        // with supervised tokens, since the start or resume
-  int64_t skipped_in_a_row_ = 0, worse_in_a_row_ = 0, uniform_in_a_row_ = 0;
+  int64_t skipped_in_a_row_ = 0, not_finite_in_a_row_ = 0, worse_in_a_row_ = 0, uniform_in_a_row_ = 0;
 };
 
 }  // namespace tightloop

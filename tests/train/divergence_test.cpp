@@ -115,6 +115,15 @@ TEST(Divergence, OneBadStepIsNot) {
   EXPECT_TRUE(steps.guard.healthy());
 }
 
+TEST(Divergence, WeightsThatGiveNoFiniteLossAreNotSaved) {
+  Steps steps;
+  for (int i = 0; i < 5; ++i) steps.add(3);
+  for (int i = 0; i < DivergenceGuard::kNotFinite - 1; ++i) steps.add(NAN, true);
+  steps.guard.before_save();
+  steps.add(NAN, true);
+  EXPECT_CONTAINS(error_of(ExitCode::kFailure, [&] { steps.guard.before_save(); }), "not saved");
+}
+
 TEST(Divergence, AFallBackToUniformPredictionIsDoubtful) {
   Steps steps;
   for (int i = 0; i < 20; ++i) steps.add(3);
