@@ -25,13 +25,13 @@ struct BenchAblationArguments {
 };
 
 /// What makes a step fast, and the settings that take it away.
-struct Cure {
+struct Optimization {
   const char* name;
   std::vector<std::string> off;
 };
 
-const std::vector<Cure>& cures() {
-  static const std::vector<Cure> all{
+const std::vector<Optimization>& optimizations() {
+  static const std::vector<Optimization> all{
       {"parallel loading", {"--data.num_workers", "0"}},
       {"tokenizing ahead, in batches", {"--data.tokenize", "live", "--data.num_workers", "1"}},
       {"pinned memory", {"--data.pin_memory", "false"}},
@@ -57,16 +57,17 @@ void ablation(const BenchAblationArguments& options, const Settings& settings) {
   std::string text =
       fmt::format("{:<32}{:>12}{:>12}{:>12}\n", "switched off", "ms without", "ms with", "costs ms");
   const auto add = [&](const std::string& name, double without, double with) {
-    rows.push_back({{"cure", name}, {"ms_without", without}, {"ms_with", with}, {"ms_cost", without - with}});
+    rows.push_back(
+        {{"optimization", name}, {"ms_without", without}, {"ms_with", with}, {"ms_cost", without - with}});
     text += fmt::format("{:<32}{:>12.3f}{:>12.3f}{:>+12.3f}\n", name, without, with, without - with);
   };
   Trainer base(recipe, RunFolder::create(scratch.path / "base", false));
   const auto time = [&](Trainer& trainer) { return milliseconds_a_step(trainer, options.steps); };
   double usual = 0;
-  for (const Cure& cure : cures()) {
+  for (const Optimization& one : optimizations()) {
     Recipe changed = recipe;
-    changed.bind().apply(cure.off);
-    log::info("Without {} ...", cure.name);
+    changed.bind().apply(one.off);
+    log::info("Without {} ...", one.name);
     Trainer other(changed, RunFolder::create(scratch.path / fmt::format("{}", rows.size()), false));
     if (rows.empty()) time(base);  // every shape once or twice, before it counts
     time(other);
@@ -76,7 +77,7 @@ void ablation(const BenchAblationArguments& options, const Settings& settings) {
       without.push_back(time(other));
     }
     usual = median(with);
-    add(cure.name, median(without), usual);
+    add(one.name, median(without), usual);
   }
   log::info("The naive loop ...");
   const int64_t few = std::max<int64_t>(5, options.steps / 5);
@@ -88,10 +89,11 @@ void ablation(const BenchAblationArguments& options, const Settings& settings) {
 
 void add_bench_ablation(CLI::App& bench, const Settings& settings) {
   auto options = std::make_shared<BenchAblationArguments>();
-  auto* verb = bench.add_subcommand("ablation", "What each thing that makes steps fast is worth, one by one");
+  auto* verb =
+      bench.add_subcommand("ablation", "What each optimization is worth: switch them off one by one");
   verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();
   verb->add_option("--steps", options->steps, "Steps of a round")->check(at_least(1));
-  verb->add_option("--rounds", options->rounds, "Rounds of each, by turns; medians are shown")
+  verb->add_option("--rounds", options->rounds, "Rounds of each, alternately; medians are shown")
       ->check(at_least(1));
   verb->add_flag("--synthetic", options->synthetic, "Random ids instead of the recipe's data");
   verb->add_flag("--json", options->json, "For programs");

@@ -199,12 +199,13 @@ void add_bench_step(CLI::App& bench, const Settings& settings) {
   verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();
   verb->add_option("--steps", options->steps, "Steps to time")->check(at_least(1));
   verb->add_flag("--synthetic", options->synthetic, "Random ids instead of the recipe's data");
-  verb->add_flag("--naive", options->naive, "The loop that one writes first, for comparison");
+  verb->add_flag("--naive", options->naive,
+                 "A plain training loop for comparison: fp32, no fused operators, the loss read every step");
   verb->add_option(
       "--profile", options->profile,
       "Also write a Chrome trace of a few steps to this file, and list the kernels that took longest");
   verb->add_option("--against", options->against,
-                   "Compare with the same recipe under other settings, by turns: \"train.graph=off\"");
+                   "Compare with the same recipe under other settings, alternately: \"train.graph=off\"");
   verb->add_flag("--json", options->json, "For programs");
   verb->footer(
       "Examples:\n"

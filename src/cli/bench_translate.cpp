@@ -36,7 +36,8 @@ struct BenchTranslateArguments {
 /// Decodes everything once and gives the number of tokens that it made.
 using Decode = std::function<size_t()>;
 
-void time_decoding(const BenchTranslateArguments& options, Device& device, size_t sentences, const Decode& decode) {
+void time_decoding(const BenchTranslateArguments& options, Device& device, size_t sentences,
+                   const Decode& decode) {
   double best = 0;
   size_t made = 0;
   for (int64_t round = 0; round <= options.rounds; ++round) {  // the first one warms up
@@ -121,7 +122,7 @@ void add_bench_translate(CLI::App& bench, const Settings& settings) {
   verb->add_option("--source-length", options->source_length, "Tokens of each of them")->check(at_least(3));
   verb->add_option("--length", options->length, "Tokens that their translations have at most")
       ->check(at_least(3));
-  verb->add_option("--beam", options->decode.beam, "Translations followed at once")->check(at_least(1));
+  verb->add_option("--beam", options->decode.beam, "Beam size")->check(at_least(1));
   verb->add_option("--batch-tokens", options->batch_tokens, "As of 'translate'")->check(at_least(0));
   verb->add_flag("--json", options->json, "For programs");
   verb->footer(

@@ -84,7 +84,7 @@ void add_data_order(CLI::App& data, const Settings& settings) {
   verb->add_option("--from", options->from, "The first one")->check(at_least(0));
   verb->add_option("--every", options->every, "Batches that one hash covers")->check(at_least(1));
   verb->add_option("--rank", options->rank, "Which of the readers")->check(at_least(0));
-  verb->add_option("--world", options->world, "Readers that share the work")->check(at_least(1));
+  verb->add_option("--world", options->world, "Number of readers")->check(at_least(1));
   verb->add_flag("--json", options->json, "For programs");
   verb->footer(
       "The hashes do not depend on threads or on where a run was stopped, and those of readers that share\n"

@@ -15,13 +15,11 @@ void LogConfig::describe(Fields& fields) {
   fields.add("memory_steps", memory_steps, "Steps between readings of the device's memory").range(0, 1e9);
   fields
       .add("flops", flops,
-           "Where the floating point operations behind MFU come from: the model's shapes, or torch's "
-           "operators as "
+           "How FLOPs per token are counted for MFU: from the model's shapes, or from torch's operators as "
            "they run")
       .choices({"shapes", "profiler"});
   fields
-      .add("flops_steps", flops_steps,
-           "Steps between tellings of a token's floating point operations; the first step tells them too")
+      .add("flops_steps", flops_steps, "Steps between entries of FLOPs per token; the first step has one too")
       .range(0, 1e9);
   fields.add("flush_steps", flush_steps, "Steps after which metrics are on disk for sure; 0: only at the end")
       .range(0, 1e9);

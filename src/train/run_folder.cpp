@@ -147,9 +147,9 @@ struct RunFolder::Claim {
     try {
       if (lock && lock->in_place()) remove_run(RunFolder(root));
       move_path(replaced_path(root), root);
-      log::warn("'{}' is the run of before again: the new one ended without a checkpoint.", root.string());
+      log::warn("'{}' is the earlier run again: the new one ended without a checkpoint.", root.string());
     } catch (const Error& error) {
-      log::warn("The run of before is in '{}': {}", replaced_path(root).string(), error.what());
+      log::warn("The earlier run is in '{}': {}", replaced_path(root).string(), error.what());
     }
   }
 };
@@ -176,9 +176,9 @@ void RunFolder::recover(const fs::path& folder) {
     move_path(replaced, root);
     remove_path(root / FolderLock::kFile);
   } catch (const Error& error) {
-    return log::warn("The run of before is in '{}': {}", replaced.string(), error.what());
+    return log::warn("The earlier run is in '{}': {}", replaced.string(), error.what());
   }
-  log::warn("'{}' is the run of before again: the one that was to replace it never came to a checkpoint.",
+  log::warn("'{}' is the earlier run again: the one that was to replace it never saved a checkpoint.",
             root.string());
 }
 
@@ -213,7 +213,7 @@ RunFolder RunFolder::open(const fs::path& root) {
   const fs::path replaced = replaced_path(run.root_);
   if (!has_checkpoint(run) && path_exists(replaced))
     throw usage_error(
-        "the run '{}' is being replaced, or was to be. The run of before is in '{}' until the new one has a "
+        "the run '{}' is being replaced, or was to be. The earlier run is in '{}' until the new one has a "
         "checkpoint.",
         run.root_.string(), replaced.string());
   if (!path_exists(run.config()) && has_checkpoint(run))

@@ -54,7 +54,7 @@ TEST(Folders, AKillBeforeTheFirstCheckpointBringsTheReplacedRunBack) {
   EXPECT_TRUE(contains(killed.output, "runs/.a.replaced")) << "while it is being replaced: " << killed.output;
   const auto use = run(folder.path(), "tightloop generate --prompt x --max-tokens 2");
   EXPECT_EQ(use.exit_code, 0) << use.output;
-  EXPECT_TRUE(contains(use.output, "'runs/a' is the run of before again")) << use.output;
+  EXPECT_TRUE(contains(use.output, "'runs/a' is the earlier run again")) << use.output;
   EXPECT_EQ(run(folder.path(), "ls -A runs").output, "a\n");
 }
 
