@@ -73,6 +73,17 @@ State state_of(const fs::path& folder, const std::string& key) {
       folder.string());
 }
 
+/// Of work that was stopped.
+std::string what_is_kept(const fs::path& folder, const State& state) {
+  const uint64_t shards = state.totals.shards;
+  if (shards == 0)
+    return fmt::format("No shard in '{}' was finished yet: the same command starts it from the beginning.",
+                       folder.string());
+  return fmt::format("{} in '{}' {} kept: the same command goes on after {}.",
+                     shards == 1 ? "One finished shard" : fmt::format("{} finished shards", shards),
+                     folder.string(), shards == 1 ? "is" : "are", shards == 1 ? "it" : "them");
+}
+
 PrepareReport prepare_mixture(const SourceOptions& options, const PrepareOptions& prepare_options) {
   PrepareReport all;
   std::set<std::string> names;
@@ -225,7 +236,7 @@ PrepareReport prepare(const SourceOptions& options, const PrepareOptions& prepar
     // Bad records count too: what is skipped on resuming is counted in the file, not in what came of it.
     uint64_t seen = state.records;
     const uint64_t before = state.totals.records - state.records;
-    tokenize(*reader, *renderer, tokenizing, report.bad, [&](const Record& record, const Rendered& rendered) {
+    const auto keep = [&](const Record& record, const Rendered& rendered) {
       sink->add(record, rendered);
       seen = record.index + 1;
       if (record.last && shards.full()) {
@@ -242,7 +253,13 @@ PrepareReport prepare(const SourceOptions& options, const PrepareOptions& prepar
       shards.add_to(report.totals);
       stopped = prepare.progress && !prepare.progress(report.totals);
       return !stopped;
-    });
+    };
+    try {
+      tokenize(*reader, *renderer, tokenizing, report.bad, keep);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kInterrupted) throw;
+      throw Error(error.code(), fmt::format("{} {}", error.what(), what_is_kept(prepare.folder, state)));
+    }
     if (stopped) break;
     sink->finish();
     state.totals.records = before + seen;
