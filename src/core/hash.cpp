@@ -5,10 +5,25 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "core/interrupt.h"
+#include "core/progress_line.h"
+
 namespace tightloop {
 
 uint64_t hash64(const void* data, size_t size, uint64_t seed) {
   return XXH3_64bits_withSeed(data, size, seed);
+}
+
+uint64_t hash64(std::string_view bytes, ProgressLine& progress) {
+  constexpr size_t kPiece = 16 << 20;
+  Hasher hasher;
+  for (size_t at = 0; at < bytes.size(); at += kPiece) {
+    throw_if_interrupted();
+    const std::string_view piece = bytes.substr(at, kPiece);
+    hasher.update(piece.data(), piece.size());
+    progress.add(piece.size());
+  }
+  return hasher.digest();
 }
 
 Hasher::Hasher() : state_(XXH3_createState()) { XXH3_64bits_reset(static_cast<XXH3_state_t*>(state_)); }

@@ -12,6 +12,10 @@ inline uint64_t hash64(std::string_view bytes, uint64_t seed = 0) {
   return hash64(bytes.data(), bytes.size(), seed);
 }
 
+class ProgressLine;
+/// The same hash of many bytes, counted as it goes. Ctrl-C leaves it with Error(kInterrupted).
+uint64_t hash64(std::string_view bytes, ProgressLine& progress);
+
 /// The same hash over bytes that arrive piece by piece.
 class Hasher {
  public:

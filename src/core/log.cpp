@@ -81,6 +81,11 @@ void set_terminal_level(Level level) {
   get().terminal->set_level(to_spdlog(level));
 }
 
+bool terminal_shows(Level level) {
+  std::lock_guard lock(mutex);
+  return get().terminal->should_log(to_spdlog(level));
+}
+
 void shut_down() {
   std::lock_guard lock(mutex);
   if (!sinks) return;

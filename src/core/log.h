@@ -19,6 +19,8 @@ void write(Level level, std::string message);
 void to_file(const std::filesystem::path& path);
 /// Terminal messages below this level are left out (the file has all of them).
 void set_terminal_level(Level level);
+/// Whether the terminal gets messages of this level.
+bool terminal_shows(Level level);
 /// Waits until everything so far is written, then stops the thread. Called once, at the end of the program.
 void shut_down();
 

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -18,8 +20,10 @@ namespace {
 
 std::mutex output_mutex;
 std::string live_line;
+std::atomic<std::chrono::steady_clock::time_point> last_output{std::chrono::steady_clock::now()};
 
 void put(const std::string& text) {
+  last_output = std::chrono::steady_clock::now();
   std::fwrite(text.data(), 1, text.size(), stderr);
   std::fflush(stderr);
 }
@@ -105,6 +109,10 @@ void clear_live() {
   if (live_line.empty()) return;
   live_line.clear();
   put("\r\033[K");
+}
+
+double quiet_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - last_output.load()).count();
 }
 
 std::string styled(const std::string& text, const char* style) {

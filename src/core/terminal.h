@@ -21,6 +21,8 @@ void print(const std::string& line);
 void set_live(const std::string& line);
 /// Removes the live line.
 void clear_live();
+/// Since anything was printed or drawn, or since the program began.
+double quiet_seconds();
 /// Wraps text in an ANSI style ("1" bold, "2" dim, "31" red, ...) where is_live().
 std::string styled(const std::string& text, const char* style);
 

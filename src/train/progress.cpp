@@ -50,6 +50,10 @@ IntervalReport Progress::running() const {
   if (line_.values[LossBuffer::kTokens] > 0)
     report.loss = line_.values[LossBuffer::kLoss] / line_.values[LossBuffer::kTokens];
   report.pace = {shown_.step_seconds.value_or(0), shown_.tokens_per_second.value_or(0)};
+  if (report.pace.step_seconds == 0 && line_.steps > 0) {  // before the first line
+    const double seconds = std::max(line_.seconds, 1e-9);
+    report.pace = {seconds / static_cast<double>(line_.steps), static_cast<double>(line_.tokens) / seconds};
+  }
   return report;
 }
 

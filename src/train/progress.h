@@ -41,6 +41,8 @@ class Progress {
 
   /// Mean loss over all steps so far, by token.
   double mean_loss() const { return loss_ / tokens_; }
+  /// Whether any line has been put together.
+  bool any_line() const { return shown_.step > 0; }
   /// Of the steps in the line that is being put together.
   int64_t line_steps() const { return line_.steps; }
   /// Supervised tokens so far.

@@ -21,6 +21,7 @@
 #include "train/run_settings.h"
 #include "train/sinks.h"
 #include "train/step_numbers.h"
+#include "train/step_watch.h"
 
 namespace tightloop {
 
@@ -291,11 +292,13 @@ TrainResult Trainer::run() {
   const auto started = Clock::now();
   engine_->restart_clock();
 
+  StepWatch watch(train.steps, device_.is_cuda(), processes_.world() > 1, processes_.main());
   Next next = Next::kGoOn;
   // A run that was stopped between a save and its evaluation makes up for it.
   if (done_ > 0 && evaluates_at(done_) && evaluated_ != done_) next = evaluate(done_, result);
   for (int64_t step = done_ + 1; step <= last && next == Next::kGoOn; ++step) {
     const double epoch = start_.epoch;
+    watch.begin(step);
     this->step(step, *feed);
     if (stop_wanted(step)) next = Next::kInterrupted;
     const bool evaluating = evaluates_at(step) && next == Next::kGoOn;
@@ -308,6 +311,7 @@ TrainResult Trainer::run() {
       extract(/*all=*/train.loss_extract_interval == 1 || saving || evaluating);
     if (metrics_ && terminal::is_live()) metrics_->interval(progress_->running());
     look_after_memory(step);
+    watch.end(progress_->any_line());
     if (step == train.steps) guard_->finish();
     if (saving) save(step, ending);
     if (evaluating) next = evaluate(step, result);
