@@ -15,6 +15,8 @@
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/interrupt.h"
+#include "core/progress_line.h"
 #include "core/terminal.h"
 #include "data/dataset.h"
 #include "infer/chat_session.h"
@@ -52,12 +54,15 @@ bool has_data(const DataConfig& data) {
 void measure_text(const EvalArguments& options, LoadedRun& run, Findings& findings) {
   const std::string text = read_file(options.input);
   if (text.empty()) throw data_error("'{}' is empty.", options.input);
-  const auto ids = run.tokenizer->encode(text);
+  const auto ids = [&] {
+    const InterruptEndsProgram at_once;  // one call for all of the text
+    const ProgressLine progress("Tokenizing " + options.input);
+    return run.tokenizer->encode(text);
+  }();
   TextLossOptions how;
   how.window = options.window > 0 ? options.window : run.recipe.model.context;
   how.stride = options.stride;
   if (options.batch > 0) how.rows = options.batch;
-  how.progress = [](int64_t done, int64_t total) { show_progress("Tokens", done, total); };
   const auto loss = text_loss(*run.model, ids, how);
   const double bits = loss.bits_per_byte(static_cast<int64_t>(text.size()));
   findings.json.update({{"input", options.input},
@@ -93,7 +98,6 @@ void ask(const EvalArguments& options, LoadedRun& run, const std::vector<ExamQue
   if (options.samples > 1) how.sampling.temperature = options.temperature;
   if (options.max_tokens > 0) how.sampling.max_tokens = options.max_tokens;
   if (options.batch > 0) how.rows = static_cast<size_t>(options.batch);
-  how.progress = [](size_t done, size_t total) { show_progress("Answers", done, total); };
   const auto result = take_exam(*run.model, *run.tokenizer, exam, how);
   findings.json.update(to_json(result));
   findings.text += to_text(result, ::isatty(STDOUT_FILENO) && !std::getenv("NO_COLOR"));
@@ -155,7 +159,6 @@ void evaluate(const EvalArguments& options, const Settings& settings) {
       exam.resize(options.limit);
     ask(options, run, exam, stops, findings);
   }
-  terminal::clear_live();
   std::fputs((options.json ? dump(findings.json) + "\n" : findings.text).c_str(), stdout);
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
-#include <chrono>
 #include <memory>
 
 #include "cli/at_least.h"
@@ -33,29 +32,9 @@ std::string summary(const PrepareProgress& progress) {
 void run_prepare(const PrepareArguments& options, const Settings& settings) {
   const Recipe recipe = read_recipe(options.file, settings);
   const PairTokenizers tokenizers = make_tokenizers(recipe);
-  auto last = std::chrono::steady_clock::now();
-  PrepareOptions preparing{.folder = options.output, .shard_tokens = options.shard_tokens, .progress = {}};
-  preparing.progress = [&](const PrepareProgress& progress) {
-    terminal::set_live(summary(progress));
-    const auto now = std::chrono::steady_clock::now();
-    if (!terminal::is_live() && now - last > std::chrono::seconds(5)) {
-      log::info("{}", summary(progress));
-      last = now;
-    }
-    return true;
-  };
-  const auto report = [&] {
-    try {
-      return prepare(
-          {recipe.data, recipe.tasks, recipe.chat, *tokenizers.source, tokenizers.own_target.get()},
-          preparing);
-    } catch (const Error& error) {
-      if (error.code() != ExitCode::kInterrupted) throw;
-      throw Error(error.code(),
-                  fmt::format("{} The same command goes on from the last finished shard.", error.what()));
-    }
-  }();
-  terminal::clear_live();
+  const auto report =
+      prepare({recipe.data, recipe.tasks, recipe.chat, *tokenizers.source, tokenizers.own_target.get()},
+              {.folder = options.output, .shard_tokens = options.shard_tokens, .progress = {}});
   if (report.bad.total() > 0) log::warn("{}", report.bad.report());
   if (report.totals.train_documents == 0)
     throw data_error("there is no document to learn from, so '{}' is of no use.", options.output);

@@ -63,9 +63,4 @@ std::string dump(const nlohmann::json& json, int indent) {
   return spelled.dump(indent, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
 }
 
-void show_progress(const std::string& what, size_t done, size_t total) {
-  const double share = total ? static_cast<double>(done) / static_cast<double>(total) : 1;
-  terminal::set_live(fmt::format("{} {}/{} {}", what, done, total, bar(share, 30)));
-}
-
 }  // namespace tightloop::cli

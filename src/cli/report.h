@@ -14,7 +14,4 @@ nlohmann::json to_json(const ExamResult& result);
 /// JSON as text; bytes that are not UTF-8 become U+FFFD.
 std::string dump(const nlohmann::json& json, int indent = 2);
 
-/// `what 12/80 ███░░░` as the live line of the terminal.
-void show_progress(const std::string& what, size_t done, size_t total);
-
 }  // namespace tightloop::cli

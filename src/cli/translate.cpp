@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/log.h"
+#include "core/progress_line.h"
 #include "core/terminal.h"
 
 namespace tightloop::cli {
@@ -59,10 +60,13 @@ void translate_lines(LoadedTranslator& run, TranslateArguments& options, LineInp
       lines.push_back(line->text);
       if (lines.back().ends_with('\r')) lines.back().pop_back();
     }
-    const uint64_t before = options.how.first_line;
-    options.how.progress = [&](size_t done) { show_progress("Lines", before + done, before + lines.size()); };
-    const auto found = translate(*run.model, run.tokenizers, lines, options.how);
-    terminal::clear_live();
+    const auto found = [&] {
+      ProgressLine progress(fmt::format("Lines from {} on", options.how.first_line + 1), lines.size(),
+                            ProgressLine::Unit::kCount);
+      options.how.progress = [&](size_t done) { progress.set(done); };
+      return translate(*run.model, run.tokenizers, lines, options.how);
+    }();
+    options.how.progress = {};
     std::string text;
     for (size_t i = 0; i < lines.size(); ++i) text += line_of(lines[i], found[i], options) + "\n";
     put(shown(text));

@@ -17,15 +17,20 @@ namespace {
 
 class PlainStream : public ByteStream {
  public:
-  explicit PlainStream(const fs::path& path) : file_(path) {
+  explicit PlainStream(const fs::path& path, std::atomic<uint64_t>* read = nullptr)
+      : file_(path), counter_(read) {
     ::posix_fadvise(file_.descriptor(), 0, 0, POSIX_FADV_SEQUENTIAL);
   }
-  size_t read(char* buffer, size_t size) override { return file_.read(buffer, size); }
+  size_t read(char* buffer, size_t size) override {
+    const size_t got = file_.read(buffer, size);
+    if (counter_) counter_->fetch_add(got, std::memory_order_relaxed);
+    return got;
+  }
   /// The next bytes, which read() gives again: a pipe cannot be rewound.
   std::string peek(size_t size) {
     std::string bytes(size, '\0');
     size_t got = 0;
-    for (size_t more; got < size && (more = read(bytes.data() + got, size - got)) > 0;) got += more;
+    for (size_t more; got < size && (more = file_.read(bytes.data() + got, size - got)) > 0;) got += more;
     bytes.resize(got);
     file_.put_back(bytes);
     return bytes;
@@ -33,6 +38,7 @@ class PlainStream : public ByteStream {
 
  private:
   InputFile file_;
+  std::atomic<uint64_t>* counter_;
 };
 
 constexpr size_t kCompressedChunk = 1 << 16;
@@ -149,8 +155,8 @@ bool is_compressed(const fs::path& path) {
   return kind_of(file) != Kind::kPlain;
 }
 
-std::unique_ptr<ByteStream> open_stream(const fs::path& path) {
-  auto file = std::make_unique<PlainStream>(path);
+std::unique_ptr<ByteStream> open_stream(const fs::path& path, std::atomic<uint64_t>* read) {
+  auto file = std::make_unique<PlainStream>(path, read);
   switch (kind_of(*file)) {
     case Kind::kGzip:
       return std::make_unique<GzipStream>(path, std::move(file));

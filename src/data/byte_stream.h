@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "core/files.h"
@@ -19,7 +21,8 @@ class ByteStream {
 /// Whether a file is gzip or zstd. A data error names one that cannot be read.
 bool is_compressed(const fs::path& path);
 
-/// A data error names a file that cannot be read.
-std::unique_ptr<ByteStream> open_stream(const fs::path& path);
+/// A data error names a file that cannot be read. Bytes as they are taken from the disk are added to `read`,
+/// which must outlive the stream.
+std::unique_ptr<ByteStream> open_stream(const fs::path& path, std::atomic<uint64_t>* read = nullptr);
 
 }  // namespace tightloop

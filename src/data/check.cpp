@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/log.h"
+#include "core/progress_line.h"
 #include "data/dataset.h"
 #include "data/named_files.h"
 #include "data/pairs.h"
@@ -67,6 +68,8 @@ DataCheck check_data(const SourceOptions& options, bool pairs_in) {
   if (!config.mixture.empty() || config.source == "shards") {
     const Dataset dataset =
         load_dataset(config, options.tasks, options.tokenizer, options.chat, options.target_tokenizer);
+    ProgressLine progress("Checking tokens", dataset.train->tokens() + dataset.val->tokens(),
+                          ProgressLine::Unit::kCount);
     for (auto [documents, part] : {std::pair{dataset.train, &check.train}, {dataset.val, &check.val}}) {
       plan(config, pairs_in, documents, *part);
       std::vector<uint8_t> mask(1 << 16);
@@ -76,6 +79,7 @@ DataCheck check_data(const SourceOptions& options, bool pairs_in) {
         const uint64_t count = std::min<uint64_t>(mask.size(), documents->tokens() - at);
         part->supervised += documents->read_mask(at, count, mask.data());
         documents->read(at, count, ids.data());
+        progress.add(count);
       }
       check.records += documents->size();
     }

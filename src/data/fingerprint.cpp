@@ -10,6 +10,8 @@
 
 #include "core/files.h"
 #include "core/hash.h"
+#include "core/interrupt.h"
+#include "core/progress_line.h"
 #include "data/data_files.h"
 
 namespace tightloop {
@@ -30,19 +32,30 @@ uint64_t share_of(size_t files) {
   return std::max(kLeast, share / block * block);
 }
 
-std::string hash_of(const fs::path& path, uint64_t most) {
+std::string hash_of(const fs::path& path, uint64_t most, ProgressLine& progress) {
   const MappedFile file(path);
   const std::string_view bytes = file.text();
-  if (bytes.size() <= most) return hex64(hash64(bytes));
+  if (bytes.size() <= most) return hex64(hash64(bytes, progress));
   Hasher hasher;
   const uint64_t block = block_of(most), blocks = most / block, last = bytes.size() - block;
   for (uint64_t i = 0; i < blocks; ++i) {
     const auto at = static_cast<uint64_t>(static_cast<double>(last) * static_cast<double>(i) /
                                           static_cast<double>(blocks - 1));
+    if (i % 256 == 0) throw_if_interrupted();
     hasher.update(bytes.data() + std::min(at, last), block);
+    progress.add(block);
   }
   return hex64(hasher.digest());
 }
+
+// What hash_of() reads of all of them.
+uint64_t hashed_bytes(const std::vector<DataFile>& files, uint64_t per_file) {
+  uint64_t bytes = 0;
+  for (const DataFile& file : files) bytes += std::min(file_bytes(file.path), per_file);
+  return bytes;
+}
+
+constexpr const char* kHashing = "Hashing data files";
 
 // All but the hash.
 json facts_of(const DataFile& file) {
@@ -52,9 +65,9 @@ json facts_of(const DataFile& file) {
           {"time", file_time(file.path)}};
 }
 
-json describe(const DataFile& file, uint64_t per_file) {
+json describe(const DataFile& file, uint64_t per_file, ProgressLine& progress) {
   json is = facts_of(file);
-  is["xxh3"] = hash_of(file.path, per_file);
+  is["xxh3"] = hash_of(file.path, per_file, progress);
   return is;
 }
 
@@ -96,13 +109,14 @@ json fingerprint_files(const DataConfig& config, uint64_t per_file) {
   const auto files = data_files(config);
   if (per_file == 0) per_file = share_of(files.size());
   const Known before = std::exchange(known, {});
+  ProgressLine progress(kHashing, hashed_bytes(files, per_file));
   json described = json::array();
   for (const DataFile& file : files) {
     json is = facts_of(file);
     const auto it = before.files.find(is.at("path"));
     const bool same = it != before.files.end() && before.per_file == per_file &&
                       it->second.at("bytes") == is.at("bytes") && it->second.at("time") == is.at("time");
-    is["xxh3"] = same ? it->second.at("xxh3").get<std::string>() : hash_of(file.path, per_file);
+    is["xxh3"] = same ? it->second.at("xxh3").get<std::string>() : hash_of(file.path, per_file, progress);
     described.push_back(std::move(is));
   }
   return {{"per_file", per_file}, {"files", described}};
@@ -112,6 +126,7 @@ ChangedFiles compare_files(const json& was, const DataConfig& config) {
   const uint64_t per_file = std::max(was.at("per_file").get<uint64_t>(), kLeast);
   const json& before = was.at("files");
   const auto files = data_files(config);
+  ProgressLine progress(kHashing, hashed_bytes(files, per_file));
   ChangedFiles result;
   if (before.size() != files.size()) {
     const auto old_files = by_path(before);
@@ -122,7 +137,7 @@ ChangedFiles compare_files(const json& was, const DataConfig& config) {
       names.insert(path);
       const auto old = old_files.find(path);
       auto line = old == old_files.end() ? fmt::format("'{}': is new", path)
-                                         : change(*old->second, describe(file, per_file));
+                                         : change(*old->second, describe(file, per_file, progress));
       if (!line.empty()) others.push_back(std::move(line));
     }
     for (const auto& [path, file] : old_files)
@@ -134,7 +149,7 @@ ChangedFiles compare_files(const json& was, const DataConfig& config) {
   }
   known = {per_file, {}};
   for (size_t i = 0; i < files.size(); ++i) {
-    const json now = describe(files[i], per_file);
+    const json now = describe(files[i], per_file, progress);
     const auto path = now.at("path").get<std::string>(), old = before[i].at("path").get<std::string>();
     known.files[path] = now;
     if (auto line = change(before[i], now); !line.empty()) {

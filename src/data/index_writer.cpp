@@ -21,7 +21,6 @@ using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kBuffered = 1 << 20;
-constexpr auto kRedraw = std::chrono::milliseconds(500);
 
 // An array on disk, written element by element.
 template <class T>
@@ -121,7 +120,7 @@ class IndexWriter {
     const double val_share = val_records ? 1 : has_val_records(options_.data) ? 0 : options_.data.holdout;
     SplitSink sink(train_, val_, val_share, 0);
     const TokenizeOptions tokenizing{static_cast<int>(options_.data.tokenizer_threads),
-                                     options_.data.tokenizer_batch_size};
+                                     options_.data.tokenizer_batch_size, 0, "Indexing"};
     const auto reader = open_records(options_, val_records);
     const size_t first_file = files_.size();
     for (const std::string& file : reader->files()) {
@@ -134,7 +133,6 @@ class IndexWriter {
       find_places(record, rendered, static_cast<uint32_t>(first_file));
       next_ = 0;
       sink.add(record, rendered);
-      show();
       return true;
     });
     sink.finish();
@@ -148,7 +146,6 @@ class IndexWriter {
                      {"bad", bad_.counts()},
                      {"first_bad", bad_.first_ones()}};
     write_file_whole(folder_ / "index.json", facts.dump(2));
-    terminal::clear_live();
     log::info("Indexed {} documents, {} tokens, in {}.",
               human_count(static_cast<double>(train_.documents() + val_.documents())),
               human_count(static_cast<double>(train_.tokens() + val_.tokens())),
@@ -192,13 +189,6 @@ class IndexWriter {
     pending_.push_back({second, rendered.second.size()});
   }
 
-  void show() {
-    if (++seen_ % 1024 != 0 || Clock::now() - shown_ < kRedraw) return;
-    shown_ = Clock::now();
-    terminal::set_live(fmt::format("Indexing: {} records, {} tokens", human_count(static_cast<double>(seen_)),
-                                   human_count(static_cast<double>(train_.tokens() + val_.tokens()))));
-  }
-
   const SourceOptions& options_;
   const fs::path folder_;
   std::vector<std::string> files_;
@@ -209,9 +199,7 @@ class IndexWriter {
   PartWriter train_, val_;
   std::unique_ptr<Renderer> renderer_, cutting_;
   BadRecords bad_;
-  uint64_t seen_ = 0;
   const Clock::time_point start_ = Clock::now();
-  Clock::time_point shown_ = start_;
 };
 
 }  // namespace

@@ -31,7 +31,7 @@ JsonArrayRecords::JsonArrayRecords(std::vector<fs::path> paths, uint64_t max_byt
 
 bool JsonArrayRecords::open_next() {
   if (file_ == paths_.size()) return false;
-  stream_ = open_stream(paths_[file_++]);
+  stream_ = open_stream(paths_[file_++], &bytes_read_);
   chunk_.clear();
   element_.clear();
   at_ = byte_ = 0;

@@ -11,8 +11,8 @@ namespace {
 constexpr size_t kLineChunk = 1 << 18;
 }
 
-LineReader::LineReader(const fs::path& path, uint64_t max_bytes)
-    : stream_(open_stream(path)), max_bytes_(max_bytes) {
+LineReader::LineReader(const fs::path& path, uint64_t max_bytes, std::atomic<uint64_t>* read)
+    : stream_(open_stream(path, read)), max_bytes_(max_bytes) {
   while (!at_end_ && buffer_.size() < 3) fill();
   if (std::string_view(buffer_).starts_with("\xef\xbb\xbf")) used_ = next_byte_ = 3;
 }
@@ -100,7 +100,7 @@ bool LineRecords::read(RecordBatch& batch, size_t records, size_t bytes) {
   while (batch.size() < records && batch.bytes() < bytes) {
     if (!lines_) {
       if (file_ == paths_.size()) break;
-      lines_ = std::make_unique<LineReader>(paths_[file_++], max_bytes_);
+      lines_ = std::make_unique<LineReader>(paths_[file_++], max_bytes_, &bytes_read_);
     }
     const auto status = lines_->next();
     if (status == LineReader::Status::kEnd) {

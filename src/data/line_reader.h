@@ -16,7 +16,7 @@ class LineReader {
  public:
   enum class Status { kLine, kTooLong, kBroken, kEnd };
 
-  LineReader(const fs::path& path, uint64_t max_bytes);
+  LineReader(const fs::path& path, uint64_t max_bytes, std::atomic<uint64_t>* read = nullptr);
 
   /// kLine: `line()` is the next one, without its end. kTooLong: it had more than max_bytes and was passed
   /// over, never held in memory whole. kBroken: the file cannot be read on; `line()` says why, and kEnd

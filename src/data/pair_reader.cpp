@@ -24,8 +24,8 @@ bool ParallelRecords::read(RecordBatch& batch, size_t records, size_t bytes) {
   while (batch.size() < records && batch.bytes() < bytes) {
     if (!source_) {
       if (file_ == sources_.size()) break;
-      source_ = std::make_unique<LineReader>(sources_[file_], max_bytes_);
-      target_ = std::make_unique<LineReader>(targets_[file_], max_bytes_);
+      source_ = std::make_unique<LineReader>(sources_[file_], max_bytes_, &bytes_read_);
+      target_ = std::make_unique<LineReader>(targets_[file_], max_bytes_, &bytes_read_);
       ++file_;
     }
     const Status left = source_->next(), right = target_->next();

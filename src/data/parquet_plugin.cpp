@@ -145,6 +145,7 @@ class ParquetRecords : public RecordReader {
         if (rows_) continue;
         group_rows_.reset();
         ++group_;
+        bytes_read_ += group_bytes_;
       }
       if (reader_ && group_ < reader_->num_row_groups()) {
         group_rows_ = value_of(reader_->GetRecordBatchReader({group_}, selected_));
@@ -179,6 +180,7 @@ class ParquetRecords : public RecordReader {
       throw Broken(fmt::format("none of the columns {} is in it", fmt::join(columns_, ", ")));
     }
     reader_ = std::move(reader);
+    group_bytes_ = file_bytes(path) / std::max(1, reader_->num_row_groups());
   }
 
   void add_row(RecordBatch& batch) {
@@ -225,6 +227,7 @@ class ParquetRecords : public RecordReader {
   std::shared_ptr<arrow::RecordBatchReader> group_rows_;
   std::shared_ptr<arrow::RecordBatch> rows_;
   int64_t row_ = 0;
+  uint64_t group_bytes_ = 0;  // of the file, on average
   uint64_t number_ = 0;
   std::string json_;
 };

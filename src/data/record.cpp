@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "core/files.h"
+
 namespace tightloop {
 
 std::string_view bad_kind_name(BadKind kind) {
@@ -32,6 +34,13 @@ void RecordBatch::add(const Record& record) {
   arena_.append(record.second);
   // What follows the last record must be readable too; the next one overwrites nothing of it that counts.
   if (arena_.capacity() < arena_.size() + kRecordPadding) arena_.reserve(2 * arena_.size() + kRecordPadding);
+}
+
+uint64_t RecordReader::total_bytes() const {
+  uint64_t bytes = 0;
+  for (const std::string& file : files())
+    if (is_file(file)) bytes += file_bytes(file);
+  return bytes;
 }
 
 }  // namespace tightloop

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -73,6 +74,13 @@ class RecordReader {
   /// add.
   virtual bool read(RecordBatch& batch, size_t records, size_t bytes) = 0;
   virtual const std::vector<std::string>& files() const = 0;
+  /// Of what files() hold on disk (compressed, where they are), so far and in all; both are 0 where records
+  /// come from no files. For lines of progress, from any thread.
+  virtual uint64_t bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }
+  uint64_t total_bytes() const;
+
+ protected:
+  std::atomic<uint64_t> bytes_read_{0};
 };
 
 }  // namespace tightloop

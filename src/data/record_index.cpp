@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/progress_line.h"
 #include "data/index_writer.h"
 #include "data/kept_records.h"
 #include "data/prepare.h"
@@ -17,7 +18,8 @@ using nlohmann::json;
 template <class T>
 std::span<const T> open_array(const MappedFile& file, uint64_t count, const std::string& hash) {
   const std::string_view bytes = file.text();
-  if (bytes.size() != count * sizeof(T) || hex64(hash64(bytes)) != hash)
+  ProgressLine progress("Checking the index", bytes.size());
+  if (bytes.size() != count * sizeof(T) || hex64(hash64(bytes, progress)) != hash)
     throw data_error("'{}' is damaged: remove the folder to index the files again.", file.path().string());
   return {reinterpret_cast<const T*>(bytes.data()), count};
 }

@@ -27,7 +27,7 @@ TextReader::TextReader(std::vector<fs::path> paths, TextOptions options)
 
 bool TextReader::open_next() {
   if (file_ == paths_.size()) return false;
-  stream_ = open_stream(paths_[file_++]);
+  stream_ = open_stream(paths_[file_++], &bytes_read_);
   buffer_.clear();
   used_ = document_bytes_ = byte_ = 0;
   line_ = 1;

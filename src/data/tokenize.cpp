@@ -1,11 +1,14 @@
 #include "data/tokenize.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <vector>
 
 #include "core/interrupt.h"
+#include "core/progress_line.h"
+#include "core/terminal.h"
 #include "core/threads.h"
 #include "data/prefetcher.h"
 
@@ -76,6 +79,10 @@ void tokenize(RecordReader& reader, const Renderer& renderer, const TokenizeOpti
     for (size_t i = round.skipped; i < round.records.size(); ++i)
       renderer.render(round.records[i], round.rendered[i]);
   });
+  std::atomic<uint64_t> tokens{0};
+  ProgressLine progress(options.doing, reader.total_bytes());
+  progress.count_from([&] { return reader.bytes_read(); });
+  progress.note_from([&] { return human_count(static_cast<double>(tokens)) + " tokens"; });
   for (;;) {
     Round& round = rounds[prefetcher.next()];
     throw_if_interrupted();
@@ -86,8 +93,9 @@ void tokenize(RecordReader& reader, const Renderer& renderer, const TokenizeOpti
       record.index = round.first + i;
       if (rendered.bad != BadKind::kNone) {
         bad.add(rendered.bad, reader.files()[record.file], record.line, record.byte, rendered.why);
-      } else if (!emit(record, rendered)) {
-        return;
+      } else {
+        tokens += rendered.ids.size() + rendered.second.size();
+        if (!emit(record, rendered)) return;
       }
       if (rendered.ids.capacity() > kKept) rendered = {};
     }

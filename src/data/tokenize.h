@@ -11,9 +11,10 @@
 namespace tightloop {
 
 struct TokenizeOptions {
-  int threads = 0;      // 0: all cores
-  int64_t batch = 128;  // records that a thread takes at once
-  uint64_t skip = 0;    // records to pass over, of an earlier run
+  int threads = 0;                   // 0: all cores
+  int64_t batch = 128;               // records that a thread takes at once
+  uint64_t skip = 0;                 // records to pass over, of an earlier run
+  std::string doing = "Tokenizing";  // on the line of progress
 };
 
 /// Reads, renders on many threads, and calls emit(record, tokens) for every good record, in order, from this

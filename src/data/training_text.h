@@ -21,6 +21,8 @@ class TrainingText {
   TrainingText(const DataConfig& config, const TasksConfig& tasks, PairSide side = PairSide::kBoth);
   /// The next text (a long document comes in pieces), false after the last.
   bool next(std::string& text);
+  /// The files' records, for a line of progress.
+  const RecordReader& reader() const { return *reader_; }
 
  private:
   std::unique_ptr<RecordReader> reader_;

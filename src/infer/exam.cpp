@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/interrupt.h"
+#include "core/progress_line.h"
 #include "infer/generate.h"
 #include "infer/token_scores.h"
 
@@ -94,7 +95,9 @@ ExamResult take_exam(LanguageModel& model, const Tokenizer& tokenizer,
     }
   }
   const size_t total = candidates.size() + prompts.size();
+  ProgressLine line("Answers", total, ProgressLine::Unit::kCount);
   const auto progress = [&](size_t done) {
+    line.set(done);
     if (options.progress) options.progress(done, total);
   };
 

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/interrupt.h"
+#include "core/progress_line.h"
 #include "infer/token_scores.h"
 
 namespace tightloop {
@@ -40,6 +41,7 @@ TextLoss text_loss(LanguageModel& model, std::span<const int32_t> ids, const Tex
     done += fresh;
   }
   TextLoss loss;
+  ProgressLine progress("Predicted tokens", static_cast<uint64_t>(total), ProgressLine::Unit::kCount);
   for (size_t first = 0; first < windows.size(); first += options.rows) {
     throw_if_interrupted();
     const auto rows = std::min<int64_t>(options.rows, static_cast<int64_t>(windows.size() - first));
@@ -55,7 +57,7 @@ TextLoss text_loss(LanguageModel& model, std::span<const int32_t> ids, const Tex
       loss.sum += scores.loss[row].narrow(0, skip, length - skip).sum().item<double>();
       loss.tokens += length - skip;
     }
-    if (options.progress) options.progress(loss.tokens, total);
+    progress.set(static_cast<uint64_t>(loss.tokens));
   }
   return loss;
 }

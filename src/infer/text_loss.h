@@ -21,7 +21,6 @@ struct TextLossOptions {
   int64_t window = 0;  // most tokens that the model reads at once
   int64_t stride = 0;  // tokens from one window to the next; 0: half a window
   int64_t rows = 8;    // windows in a batch
-  std::function<void(int64_t done, int64_t total)> progress{};  // in predictions
 };
 
 /// The ids as they are, nothing before or after. One window where all fit. Otherwise windows that overlap:

@@ -5,6 +5,7 @@
 #include "core/device.h"
 #include "core/error.h"
 #include "core/interrupt.h"
+#include "core/progress_line.h"
 #include "data/bleu_words.h"
 #include "data/chrf.h"
 #include "data/render.h"
@@ -116,8 +117,9 @@ HeldOutScores held_out_scores(Seq2Seq& model, const Documents& pairs, const Toke
   }
   DecodeConfig decode = options.decode;
   decode.nbest = 1;
-  const auto decoded =
-      decode_all(model, sources, target_tokens(target), decode, options.batch_tokens, 0, options.progress);
+  ProgressLine progress("Held-out translations", sources.size(), ProgressLine::Unit::kCount);
+  const auto decoded = decode_all(model, sources, target_tokens(target), decode, options.batch_tokens, 0,
+                                  [&](size_t done) { progress.set(done); });
   BleuCounts words;
   ChrfCounts characters;
   for (size_t i = 0; i < decoded.size(); ++i) {

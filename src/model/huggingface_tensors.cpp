@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
+#include "core/progress_line.h"
 #include "model/huggingface.h"
 #include "model/safetensors.h"
 
@@ -160,15 +161,20 @@ struct Shard {
 
 void write_shards(const std::vector<Shard>& shards, uint64_t total, const fs::path& folder) {
   const std::map<std::string, std::string> metadata{{"format", "pt"}};  // transformers asks for it
+  ProgressLine progress("Writing weights", total);
+  const auto wrote = [&](uint64_t bytes) {
+    throw_if_interrupted();
+    progress.add(bytes);
+  };
   if (shards.size() == 1) {
-    write_safetensors(folder / "model.safetensors", shards[0].tensors, metadata);
+    write_safetensors(folder / "model.safetensors", shards[0].tensors, metadata, wrote);
     return;
   }
   nlohmann::json index{{"metadata", {{"total_size", total}}}};
   for (size_t i = 0; i < shards.size(); ++i) {
     throw_if_interrupted();
     const auto name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
-    write_safetensors(folder / name, shards[i].tensors, metadata);
+    write_safetensors(folder / name, shards[i].tensors, metadata, wrote);
     for (const auto& entry : shards[i].tensors) index["weight_map"][entry.first] = name;
   }
   write_file_whole(folder / "model.safetensors.index.json", index.dump(2) + "\n");
@@ -212,6 +218,9 @@ void import_weights(const fs::path& folder, LanguageModel& model) {
   const bool fused = theirs.contains("model.layers.0.mlp.experts.gate_up_proj");
   // A bare decoder is saved without the name of the part that it is in a model with a head.
   const std::string prefix = model.config().family == "gpt2" ? "transformer." : "model.";
+  uint64_t bytes = 0;
+  for (const auto& [name, tensor] : theirs) bytes += tensor.nbytes();
+  ProgressLine progress(fmt::format("Reading {}", folder.string()), bytes);
   for (const auto& slot : layout_of(model, fused)) {
     throw_if_interrupted();
     auto found = theirs.find(slot.name);
@@ -232,6 +241,7 @@ void import_weights(const fs::path& folder, LanguageModel& model) {
           file, found->first);
     }
     part.copy_(found->second);
+    progress.add(found->second.nbytes());
     theirs.erase(found);
   }
   for (const auto& [name, tensor] : theirs) {

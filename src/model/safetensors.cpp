@@ -110,7 +110,9 @@ at::Tensor tensor_at(const Entry& entry, const char* data, const std::shared_ptr
 }  // namespace
 
 uint64_t write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
-                           const std::map<std::string, std::string>& metadata) {
+                           const std::map<std::string, std::string>& metadata,
+                           const std::function<void(uint64_t)>& wrote) {
+  constexpr size_t kPiece = 16 << 20;
   nlohmann::ordered_json header;
   if (!metadata.empty()) header["__metadata__"] = metadata;
   uint64_t offset = 0;
@@ -126,8 +128,13 @@ uint64_t write_safetensors(const std::filesystem::path& path, const NamedTensors
   Hasher hasher;
   FileWriter writer(path);
   const auto put = [&](const void* data, size_t size) {
-    hasher.update(data, size);
-    writer.write(data, size);
+    for (size_t at = 0; at < size; at += kPiece) {
+      const char* piece = static_cast<const char*>(data) + at;
+      const size_t bytes = std::min(kPiece, size - at);
+      hasher.update(piece, bytes);
+      writer.write(piece, bytes);
+      if (wrote) wrote(bytes);
+    }
   };
   const uint64_t length = text.size();
   put(&length, sizeof length);
@@ -138,6 +145,12 @@ uint64_t write_safetensors(const std::filesystem::path& path, const NamedTensors
   }
   writer.close();
   return hasher.digest();
+}
+
+uint64_t bytes_of(const NamedTensors& tensors) {
+  uint64_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) bytes += tensor.nbytes();
+  return bytes;
 }
 
 Safetensors read_safetensors(const std::filesystem::path& path) {

@@ -2,7 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -13,9 +15,12 @@ namespace tightloop {
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 /// Writes tensors (any device, made dense) and text metadata as a .safetensors file, synced to disk.
-/// Gives the checksum of what was written.
+/// Gives the checksum of what was written. Calls wrote(bytes) after every piece; what it throws ends the
+/// writing.
 uint64_t write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
-                           const std::map<std::string, std::string>& metadata = {});
+                           const std::map<std::string, std::string>& metadata = {},
+                           const std::function<void(uint64_t)>& wrote = {});
+uint64_t bytes_of(const NamedTensors& tensors);
 
 /// A .safetensors file, memory-mapped. The tensors share the map, which lives as long as any of them.
 struct Safetensors {

@@ -192,13 +192,14 @@ std::unique_ptr<Tokenizer> train_bpe(const BpeTrainOptions& options,
   if (merges > 0) {
     Trainer trainer(count_words(*pattern, next_document, options.threads,
                                 [&](size_t bytes) { report("counting words", bytes, 0); }));
+    report("merging", 0, merges);
     MergeRule rule;
     for (int32_t i = 0; i < merges && trainer.next(rule, 256 + i); ++i) {
       throw_if_interrupted();
       model.merges.push_back(rule);
       model.tokens.push_back(
           {model.tokens[rule.left].bytes + model.tokens[rule.right].bytes, BpeModel::Token::kBytes});
-      if (i % 256 == 255) report("merging", i + 1, merges);
+      if (i % 64 == 63) report("merging", i + 1, merges);
     }
     report("merging", merges, merges);
   }

@@ -13,6 +13,7 @@
 #include "core/files.h"
 #include "core/hash.h"
 #include "core/log.h"
+#include "core/progress_line.h"
 
 namespace tightloop {
 
@@ -69,8 +70,10 @@ void clear_up(const fs::path& checkpoints) {
   }
 }
 
-nlohmann::json write_tensors(const fs::path& folder, const char* name, const NamedTensors& tensors) {
-  const uint64_t hash = write_safetensors(folder / name, tensors);
+nlohmann::json write_tensors(const fs::path& folder, const char* name, const NamedTensors& tensors,
+                             ProgressLine& progress) {
+  const uint64_t hash =
+      write_safetensors(folder / name, tensors, {}, [&](uint64_t bytes) { progress.add(bytes); });
   return {{"bytes", file_bytes(folder / name)}, {"xxh3", hex64(hash)}};
 }
 
@@ -83,7 +86,8 @@ Safetensors read_tensors(const fs::path& folder, const char* name, const nlohman
     throw checkpoint_error("'{}' is truncated: {} of {} bytes.", path.string(), file.bytes().size(),
                            expected.at("bytes").get<uint64_t>());
   }
-  if (hex64(hash64(file.text())) != expected.at("xxh3").get<std::string>())
+  ProgressLine progress(fmt::format("Reading {}", path.string()), file.bytes().size());
+  if (hex64(hash64(file.text(), progress)) != expected.at("xxh3").get<std::string>())
     throw checkpoint_error("'{}' is damaged: its checksum does not match.", path.string());
   return read_safetensors(path);
 }
@@ -135,8 +139,9 @@ void save_checkpoint(const fs::path& checkpoints, int64_t step, const NamedTenso
     const fs::path partial = partial_of(checkpoints, step);
     make_folder(partial);
     nlohmann::json state{{"format", kFormat}, {"step", step}, {"metadata", metadata}};
-    state["files"][kWeights] = write_tensors(partial, kWeights, weights);
-    state["files"][kOptimizer] = write_tensors(partial, kOptimizer, optimizer);
+    ProgressLine progress(fmt::format("Saving step {}", step), bytes_of(weights) + bytes_of(optimizer));
+    state["files"][kWeights] = write_tensors(partial, kWeights, weights, progress);
+    state["files"][kOptimizer] = write_tensors(partial, kOptimizer, optimizer, progress);
     write_state(partial / kState, state);
     sync_folder(partial);
     if (path_exists(folder)) move_path(folder, replaced);
@@ -202,7 +207,7 @@ Checkpoint load_checkpoint(const fs::path& checkpoints, std::optional<int64_t> s
     try {
       return load_one(checkpoints, newest, weights_only);
     } catch (const Error& error) {
-      if (steps.size() == 1) throw;
+      if (steps.size() == 1 || error.code() == ExitCode::kInterrupted) throw;
       log::warn("The checkpoint of step {} is passed over: {}", newest, error.what());
     }
   }

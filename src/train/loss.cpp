@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/interrupt.h"
+#include "core/progress_line.h"
 #include "ops/config.h"
 #include "ops/fused_head.h"
 
@@ -130,7 +131,10 @@ HeldOutLoss held_out_loss(LanguageModel& model, Loader& loader, int64_t limit) {
   c10::NoGradGuard no_grad;
   HeldOutLoss total;
   auto sum = at::zeros({}, at::TensorOptions(at::kDouble).device(model.device()));
+  const int64_t batches = limit > 0 ? std::min(limit, loader.batches()) : loader.batches();
+  ProgressLine progress("Held-out data, batches", static_cast<uint64_t>(batches), ProgressLine::Unit::kCount);
   for (int64_t taken = 0; limit == 0 || taken < limit; ++taken) {
+    progress.set(static_cast<uint64_t>(taken));
     throw_if_interrupted();
     const Batch* batch = loader.try_next();
     if (!batch) break;

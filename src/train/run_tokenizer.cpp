@@ -3,13 +3,15 @@
 #include <fmt/ranges.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
 #include "core/files.h"
-#include "core/terminal.h"
+#include "core/progress_line.h"
 #include "data/training_text.h"
 #include "train/loading.h"
 
@@ -32,6 +34,11 @@ class CountedText {
           fmt::join(files_, "', '"));
     }
     return more;
+  }
+  /// A line of how much of the files has been read.
+  void show_reading(std::optional<ProgressLine>& progress) const {
+    progress.emplace("Training the tokenizer, reading", texts_.reader().total_bytes());
+    progress->count_from([this] { return texts_.reader().bytes_read(); });
   }
 
  private:
@@ -65,24 +72,29 @@ std::unique_ptr<Tokenizer> train_of(const Recipe& recipe, PairSide side) {
 
 std::unique_ptr<Tokenizer> train_tokenizer(BpeTrainOptions options, const DataConfig& data,
                                            const TasksConfig& tasks, PairSide side) {
-  options.progress = [](std::string_view phase, size_t done, size_t total) {
-    terminal::set_live(fmt::format("Training the tokenizer: {} {}{}", phase,
-                                   human_count(static_cast<double>(done)),
-                                   total ? "/" + human_count(static_cast<double>(total)) : ""));
-  };
   CountedText texts(data, tasks, side);
-  auto tokenizer = train_bpe(options, [&](std::string& text) { return texts.next(text); });
-  terminal::clear_live();
-  return tokenizer;
+  std::optional<ProgressLine> progress;
+  texts.show_reading(progress);
+  bool merging = false;
+  options.progress = [&](std::string_view phase, size_t done, size_t total) {
+    if (phase != "merging") return;
+    if (!std::exchange(merging, true))
+      progress.emplace("Training the tokenizer, merges", total, ProgressLine::Unit::kCount);
+    progress->set(done);
+  };
+  return train_bpe(options, [&](std::string& text) { return texts.next(text); });
 }
 
 std::unique_ptr<Tokenizer> train_tokenizer(const SentencePieceTrainOptions& options, const DataConfig& data,
                                            const TasksConfig& tasks, PairSide side) {
-  terminal::set_live("Training the tokenizer");
   CountedText texts(data, tasks, side);
-  auto tokenizer = train_sentencepiece(options, [&](std::string& text) { return texts.next(text); });
-  terminal::clear_live();
-  return tokenizer;
+  std::optional<ProgressLine> progress;
+  texts.show_reading(progress);
+  return train_sentencepiece(options, [&](std::string& text) {
+    const bool more = texts.next(text);
+    if (!more) progress.emplace(fmt::format("Training the tokenizer, {} pieces", options.vocab_size));
+    return more;
+  });
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const Recipe& recipe) {

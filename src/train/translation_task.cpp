@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/log.h"
+#include "core/progress_line.h"
 #include "core/terminal.h"
 #include "data/random_documents.h"
 #include "model/model_size.h"
@@ -126,8 +127,11 @@ Task::Evaluation TranslationTask::evaluate() {
   PairLoader loader(dataset_.val, held_out_loading());
   auto sum = at::zeros({}, at::TensorOptions(at::kDouble).device(model_->device()));
   double tokens = 0;
+  ProgressLine progress("Held-out data, batches", static_cast<uint64_t>(loader.batches()),
+                        ProgressLine::Unit::kCount);
   while (const PairBatch* batch = loader.try_next()) {
     throw_if_interrupted();
+    progress.add(1);
     sum.add_(pair_loss(*model_, to_device(*batch, model_->device())).sum);
     tokens += static_cast<double>(batch->supervised);
   }

@@ -278,5 +278,32 @@ TEST(LineRecords, KnowsLinesAndBytes) {
   EXPECT_EQ(lines.next(), Status::kEnd);
 }
 
+// A share of the work that is honest for compressed files too.
+TEST(RecordReader, CountsTheBytesOfFilesAsTheyAreOnDisk) {
+  const TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 200'000; ++i) text += "line " + std::to_string(i) + (i % 5 ? "\n" : "\n\n");
+  testing::write_file(folder / "plain", text);
+  testing::write_file(folder / "packed", gzip(text));
+  std::string frame(ZSTD_compressBound(text.size()), 0);
+  frame.resize(ZSTD_compress(frame.data(), frame.size(), text.data(), text.size(), 1));
+  testing::write_file(folder / "frame", frame);
+  for (const char* name : {"plain", "packed", "frame"}) {
+    const uint64_t bytes = fs::file_size(folder / name);
+    TextReader texts({folder / name, folder / name}, {});
+    LineRecords lines({folder / name, folder / name}, 1000);
+    for (RecordReader* reader : {static_cast<RecordReader*>(&texts), static_cast<RecordReader*>(&lines)}) {
+      EXPECT_EQ(reader->total_bytes(), 2 * bytes) << name;
+      EXPECT_EQ(reader->bytes_read(), 0u) << name;
+      RecordBatch batch;
+      reader->read(batch, 1, 1);
+      EXPECT_GT(reader->bytes_read(), 0u) << name;
+      EXPECT_LE(reader->bytes_read(), bytes) << name;
+      while (reader->read(batch, 1000, 1 << 20)) batch.clear();
+      EXPECT_EQ(reader->bytes_read(), 2 * bytes) << name;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tightloop

@@ -1,41 +1,21 @@
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include "program.h"
 
 namespace tightloop::testing {
 namespace {
-
-// Waits (20 s at most) until the command has its handlers and `ready` succeeds, sends it a signal and gives
-// its exit code; "ms N" in the output says how long it took to end.
-std::string signalled(const std::string& command, const std::string& ready, const std::string& signal) {
-  return "'" TIGHTLOOP_BINARY_DIR "/tightloop' " + command +
-         " & child=$!; until [ $((0x0$(sed -n 's/SigCgt:[^0-9a-f]*//p' /proc/$child/status) & 0x4000)) -ne 0 "
-         "]; "
-         "do sleep 0.02; done; for i in $(seq 400); do { " +
-         ready + "; } 2>/dev/null && break; sleep 0.05; done; began=$(date +%s%N); kill -" + signal +
-         " $child; wait $child; code=$?; echo ms $(( ($(date +%s%N) - began) / 1000000 )); exit $code";
-}
 
 int64_t milliseconds(const Outcome& outcome) {
   const auto at = outcome.output.rfind("ms ");
   return at == std::string::npos ? -1 : std::stoll(outcome.output.substr(at + 3));
 }
 
-void write_text(const fs::path& file, size_t bytes) {
-  std::ofstream out(file, std::ios::binary);
-  uint32_t state = 1;
-  for (size_t written = 0; written < bytes;) {
-    std::string word;
-    for (uint32_t i = 0, letters = 2 + (state >> 24) % 9; i < letters; ++i) {
-      state = state * 1664525 + 1013904223;
-      word += static_cast<char>('a' + (state >> 16) % 26);
-    }
-    word += (state >> 28) == 0 ? "\n\n" : " ";
-    out << word;
-    written += word.size();
-  }
+// What was begun under names that are not final.
+std::string half_made(const fs::path& folder) {
+  std::string found;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (contains(entry.path().filename().string(), ".partial")) found += entry.path().string() + "\n";
+  return found;
 }
 
 class TrainSignal : public ::testing::TestWithParam<const char*> {};
@@ -104,11 +84,63 @@ TEST(Signals, EveryPhaseBeforeTheFirstStepReacts) {
   for (const std::string& command : commands) {
     // About a second on a machine that is not busy.
     for (const char* wait : {"sleep 0.1", "sleep 0.5"}) {
-      const auto outcome = run(folder.path(), signalled(command, wait, "TERM"));
+      const auto outcome = run(folder.path(), signalled(command, wait, "INT"));
       EXPECT_EQ(outcome.exit_code, 130) << command << "\n" << outcome.output;
       EXPECT_LT(milliseconds(outcome), 4000) << command << "\n" << outcome.output;
+      EXPECT_EQ(half_made(folder.path()), "") << command;
     }
   }
+}
+
+TEST(Signals, EvalReacts) {
+  const TempFolder folder;
+  write_text(folder.path() / "big.txt", 4 << 20);
+  ASSERT_EQ(run(folder.path(), "tightloop train " + tiny() + "--train.steps 4 --run.name a").exit_code, 0);
+  const auto eval = run(folder.path(), signalled("eval --run runs/a --input big.txt", "sleep 0.6", "INT"));
+  EXPECT_EQ(eval.exit_code, 130) << eval.output;
+  EXPECT_LT(milliseconds(eval), 4000) << eval.output;
+}
+
+TEST(Signals, CtrlCSaysWhatComesNext) {
+  const TempFolder folder;
+  const auto outcome =
+      run(folder.path(), signalled("train " + slow_steps() + "--run.name a", in_a_step("a"), "INT"));
+  EXPECT_EQ(outcome.exit_code, 130) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "then saving; Ctrl-C again stops at once without saving."))
+      << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "everything is saved")) << outcome.output;
+}
+
+TEST(Signals, CtrlCAgainStopsWithoutSaving) {
+  const TempFolder folder;
+  const auto outcome =
+      run(folder.path(), signalled("train " + slow_steps() + "--train.accumulate 50 --run.name a",
+                                   in_a_step("a"), "INT $child; sleep 0.8; kill -INT"));
+  EXPECT_EQ(outcome.exit_code, 130) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "Finishing step 1, then saving; Ctrl-C again")) << outcome.output;
+  EXPECT_FALSE(contains(outcome.output, "everything is saved")) << outcome.output;
+  EXPECT_TRUE(fs::is_empty(folder / "runs/a/checkpoints"));
+}
+
+TEST(Signals, PrepareSaysWhatIsKept) {
+  const TempFolder folder;
+  write_text(folder.path() / "big.txt", 24 << 20);
+  const std::string command = "prepare '" TIGHTLOOP_SOURCE_DIR
+                              "/configs/text.yaml' --data.train big.txt --tokenizer.vocab_size 257 "
+                              "--data.tokenizer_threads 1 --output ";
+  const auto early = run(folder.path(), signalled(command + "a", "ls a/*.partial-*", "INT"));
+  EXPECT_EQ(early.exit_code, 130) << early.output;
+  EXPECT_TRUE(contains(early.output,
+                       "No shard in 'a' was finished yet: the same command starts it from the "
+                       "beginning."))
+      << early.output;
+  EXPECT_EQ(half_made(folder.path()), "");
+  const auto later =
+      run(folder.path(), signalled(command + "b --shard-tokens 500000", "[ -e b/train-00001.shard ]", "INT"));
+  EXPECT_EQ(later.exit_code, 130) << later.output;
+  EXPECT_TRUE(contains(later.output, "in 'b' are kept: the same command goes on after them."))
+      << later.output;
+  EXPECT_EQ(half_made(folder.path()), "");
 }
 
 }  // namespace

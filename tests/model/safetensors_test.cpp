@@ -7,6 +7,7 @@
 #include <ATen/ops/randn.h>
 
 #include <cstring>
+#include <numeric>
 
 #include "core/files.h"
 #include "fuzz.h"
@@ -175,6 +176,20 @@ TEST(Safetensors, ShardsAreReadThroughTheirIndex) {
 TEST(Safetensors, AMissingFileIsNamed) {
   EXPECT_NE(error_of(ExitCode::kCheckpoint, [] { read_safetensors("no/such.safetensors"); }).find("no/such"),
             std::string::npos);
+}
+
+TEST(Safetensors, WritingIsCountedAndCanBeStopped) {
+  const TempFolder folder;
+  const NamedTensors tensors{{"a", at::ones({5 << 20})}, {"b", at::ones({3})}};  // 20 MiB
+  EXPECT_EQ(bytes_of(tensors), (20u << 20) + 12);
+  std::vector<uint64_t> pieces;
+  write_safetensors(folder / "t", tensors, {}, [&](uint64_t bytes) { pieces.push_back(bytes); });
+  EXPECT_GT(pieces.size(), 3u);
+  EXPECT_EQ(std::accumulate(pieces.begin(), pieces.end(), uint64_t{0}),
+            std::filesystem::file_size(folder / "t"));
+  EXPECT_THROW(
+      write_safetensors(folder / "u", tensors, {}, [](uint64_t) { throw std::runtime_error("stop"); }),
+      std::runtime_error);
 }
 
 }  // namespace
