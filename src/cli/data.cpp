@@ -120,7 +120,7 @@ void add_data(CLI::App& app, const Settings& settings) {
   check_verb->footer("Example: tightloop data check configs/text.yaml --data.train my.txt --json");
   check_verb->callback([=] { check(*options, settings); });
   auto* show_verb =
-      data->add_subcommand("show", "Print rows as the model will see them, what is learned apart");
+      data->add_subcommand("show", "Print rows as the model sees them; trained tokens are in [brackets]");
   show_verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();
   show_verb->add_option("--rows", options->rows, "How many")->check(at_least(1));
   show_verb->footer("Example: tightloop data show configs/quickstart.yaml --rows 8");

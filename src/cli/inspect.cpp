@@ -191,7 +191,7 @@ void add_inspect(CLI::App& app, const Settings& settings) {
 
   auto batch = std::make_shared<BatchOptions>();
   auto* batch_verb =
-      inspect->add_subcommand("batch", "A micro-batch: shapes, what is learned, its first rows");
+      inspect->add_subcommand("batch", "A micro-batch: shapes, trained tokens, its first rows");
   batch_verb->add_option("RECIPE", batch->file, "A YAML file of settings (default: those of the run)");
   batch->model.add_to(*batch_verb);
   batch_verb->add_option("--index", batch->index, "Which micro-batch, from 0")->check(at_least(0));

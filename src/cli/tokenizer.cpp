@@ -138,7 +138,7 @@ void add_tokenizer(CLI::App& app) {
       ->check(CLI::IsMember({"byte_bpe", "unigram", "bpe"}));
   train_verb
       ->add_option("--coverage", training->pieces.character_coverage,
-                   "SentencePiece: share of the text's characters that get a token")
+                   "SentencePiece: fraction of the text's characters that get a token")
       ->check(between(0.9, 1));
   train_verb->add_option("--target", training->data.train_target,
                          "Of pairs in two files: the translations, line by line with FILES");

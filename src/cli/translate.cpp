@@ -118,27 +118,26 @@ void add_translate(CLI::App& app) {
   auto* verb = app.add_subcommand("translate", "Translate lines from standard input");
   DecodeConfig& decode = options->how.decode;
   options->model.add_to(*verb);
-  verb->add_option("--beam", decode.beam, "Translations followed at once; 1: greedy")
-      ->check(CLI::Range(1, 1000));
+  verb->add_option("--beam", decode.beam, "Beam size; 1: greedy")->check(CLI::Range(1, 1000));
   verb->add_option("--length-penalty", decode.length_penalty,
                    "Above 0: long translations are less at a disadvantage")
       ->check(between(0, 10));
-  verb->add_option("--nbest", decode.nbest, "Translations of each line, parted by tabs")
+  verb->add_option("--nbest", decode.nbest, "Translations of each line, tab-separated")
       ->check(CLI::Range(1, 1000));
   verb->add_flag("--scores", options->scores, "Put a translation's score before it");
   verb->add_option("--batch-tokens", options->how.batch_tokens,
-                   "Source tokens times translations followed in a batch; 0: as many as suit the device")
+                   "Source tokens times beam size in a batch; 0: as many as suit the device")
       ->check(at_least(0));
   verb->add_option("--extra-tokens", decode.extra_tokens,
                    "A translation has at most so many tokens more than its source")
       ->check(CLI::Range(1, 100'000));
-  verb->add_flag("--sample", decode.sample, "Draw translations at random instead");
-  verb->add_option("--temperature", decode.temperature, "With --sample: below 1 likely ones come more often")
+  verb->add_flag("--sample", decode.sample, "Sample translations instead of beam search");
+  verb->add_option("--temperature", decode.temperature, "With --sample: sampling temperature")
       ->check(between(0.01, 100));
-  verb->add_option("--top-k", decode.top_k, "With --sample: among this many likeliest tokens; 0: all")
+  verb->add_option("--top-k", decode.top_k, "With --sample: from this many likeliest tokens; 0: all")
       ->check(at_least(0));
   verb->add_option("--top-p", decode.top_p,
-                   "With --sample: among the likeliest that make up this probability")
+                   "With --sample: nucleus sampling, from the likeliest tokens that make up this probability")
       ->check(between(0, 1));
   verb->add_option("--seed", decode.seed, "With --sample: the same seed gives the same text");
   verb->add_flag("--json", options->json, "For programs: an object a line");
