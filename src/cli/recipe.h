@@ -9,6 +9,16 @@ namespace tightloop::cli {
 
 /// The recipe in a file, with the command line's settings on top. Where it starts from another model
 /// (train.init_from), that one's sizes and tokenizer lie underneath.
-Recipe read_recipe(const std::string& file, const Settings& settings);
+/// Sizes that it leaves open are chosen by the data and the device; `sizes` is told which, where there are
+/// any.
+Recipe read_recipe(const std::string& file, const Settings& settings, std::string* sizes = nullptr);
+
+/// A data error that says where to get them (data.missing) where files that the recipe itself names are not
+/// there. For verbs that read them.
+void require_files(const DataConfig& data);
+
+/// Resolves the recipe's model as its training would: with the vocabulary of its tokenizer, or with the size
+/// that one would be trained to.
+void resolve_model(Recipe& recipe);
 
 }  // namespace tightloop::cli

@@ -130,8 +130,10 @@ void train(const TrainArguments& options, const Settings& settings) {
   const bool is_new = options.resume.empty();
   Recipe recipe;
   std::vector<std::string> unused;
+  std::string sizes;
   if (is_new) {
-    recipe = read_recipe(options.file, settings);
+    recipe = read_recipe(options.file, settings, &sizes);
+    require_files(recipe.data);
     unused = unused_settings(recipe);
   }
   Processes processes;
@@ -139,25 +141,28 @@ void train(const TrainArguments& options, const Settings& settings) {
   const fs::path root = is_new ? run_path(recipe.run, options.file) : fs::path(options.resume);
   const RunFolder run = claim(root, options, processes);
   Checkpoint checkpoint;
-  std::vector<std::string> notes;
+  Resumption resumption;
   if (!is_new) {
     checkpoint = choose_checkpoint(run, processes);
-    auto resumption = check_resume(run, checkpoint, {settings, options.accept_changed_data});
+    resumption = check_resume(run, checkpoint, {settings, options.accept_changed_data});
     if (!resumption.nothing_to_do.empty()) return log::info("{}", resumption.nothing_to_do);
-    recipe = std::move(resumption.recipe), notes = std::move(resumption.notes);
+    recipe = resumption.recipe;
   }
   if (processes.main()) log::to_file(run.log());
+  if (processes.main() && !sizes.empty()) log::info("{}", sizes);
   if (processes.main())
     for (const auto& sentence : unused) log::warn("{}", sentence);
   const auto begun = begin(recipe, run, processes, processes.main() && is_new);
   Trainer& trainer = *begun;
   if (!is_new) {
     std::ranges::move(check_counts(run, checkpoint, trainer.metadata(), options.accept_changed_data),
-                      std::back_inserter(notes));
+                      std::back_inserter(resumption.notes));
     trainer.resume(checkpoint);
+    check_resumed_epochs(trainer.recipe(), run, checkpoint, resumption);
+    if (!resumption.nothing_to_do.empty()) return log::info("{}", resumption.nothing_to_do);
   }
   checkpoint = {};  // its files are not kept open while newer ones take their place
-  for (const auto& note : notes) log::info("{}", note);
+  for (const auto& note : resumption.notes) log::info("{}", note);
   evaluate_translations(trainer);
   const TrainResult result = trainer.run();
   if (processes.main()) finish(trainer, result, run.root());

@@ -231,6 +231,7 @@ void Config::load_text(const std::string& yaml, const std::string& origin) {
       if (place.field->presets().empty() == presets) return;
       if (value.IsSequence() && place.field->is_list()) {
         place.field->set_list(value.as<std::vector<std::string>>());
+        given_.insert(key);
       } else if (value.IsScalar() || value.IsNull()) {
         set(place, value.IsNull() ? "" : value.as<std::string>(), line);
       } else {
@@ -248,11 +249,14 @@ bool Config::is_setting(const std::string& word) const {
 }
 
 void Config::set(const std::string& key, const std::string& value) {
-  set(find(key, "command line"), value, "--" + key);
+  const Place place = find(key, "command line");
+  set(place, value, "--" + key);
+  commanded_.insert(place.section->name + "." + place.field->name());
 }
 
 void Config::set(const Place& place, const std::string& text, const std::string& where) {
   place.field->set(text, where);
+  given_.insert(place.section->name + "." + place.field->name());
   for (const auto& preset : place.field->presets()) {
     if (preset.name != text) continue;
     for (const auto& [key, value] : preset.values)

@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -110,6 +111,11 @@ class Config {
   /// Applies --section.key value, --section.key=value and aliases, in order.
   void apply(const std::vector<std::string>& arguments);
 
+  /// Whether a file or the command line has set "section.key"; what a preset sets does not count.
+  bool given(const std::string& key) const { return given_.contains(key); }
+  /// Whether apply() or set() has: the command line.
+  bool commanded(const std::string& key) const { return commanded_.contains(key); }
+
   /// All settings as YAML that load() reads back.
   std::string to_yaml() const;
   /// The page docs/configuration.md.
@@ -127,6 +133,7 @@ class Config {
   std::vector<std::string> known_keys() const;
 
   std::deque<Section> sections_;
+  std::set<std::string> given_, commanded_;
 };
 
 /// The candidate that differs least from `word`, if any is close enough to be what was meant.

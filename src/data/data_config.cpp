@@ -14,6 +14,8 @@ void DataConfig::describe(Fields& fields) {
   fields.add("train_target", train_target,
              "Of pairs in two files: the translations, line by line with `train`");
   fields.add("val_target", val_target, "Of pairs in two files: the translations, line by line with `val`");
+  fields.add("missing", missing,
+             "What a recipe says where its own files are not there: which ones they are and how to get them");
   fields
       .add("holdout", holdout,
            "Share of the documents held out for evaluation, chosen by a hash of their content")
@@ -21,8 +23,8 @@ void DataConfig::describe(Fields& fields) {
   fields
       .add("holdout_by", holdout_by,
            "What `holdout` takes: documents by their hash, or the tail of the stream of tokens (a share of "
-           "it)")
-      .choices({"hash", "tail"});
+           "it); auto: of text files the tail, at least two rows of it, else by hash")
+      .choices({"hash", "tail", "auto"});
   fields.add("mixture", mixture,
              "Several sources at once: entries such as 'name=a source=jsonl train=a.jsonl weight=2', with "
              "any key of this "
@@ -56,7 +58,8 @@ void DataConfig::describe(Fields& fields) {
       .add("rows", rows,
            "How documents become rows: one stream cut up, a padded row each, or packed side by side")
       .choices({"stream", "pad", "pack"});
-  fields.add("seq_len", seq_len, "Tokens in a row").range(2, 1 << 20);
+  fields.add("seq_len", seq_len, "Tokens in a row; 0: by the size of the data and the device")
+      .range(0, 1 << 20);
   fields.add("batch_tokens", batch_tokens, "Of pairs: most tokens of one side in a batch, padding included")
       .range(16, 1 << 24);
   fields

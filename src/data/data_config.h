@@ -12,6 +12,7 @@ namespace tightloop {
 struct DataConfig {
   std::string source = "text";
   std::vector<std::string> train, val, train_target, val_target;
+  std::string missing;
   double holdout = 0.05;
   std::string holdout_by = "hash";
   std::vector<std::string> mixture;

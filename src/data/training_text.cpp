@@ -12,7 +12,7 @@
 namespace tightloop {
 
 TrainingText::TrainingText(const DataConfig& config, const TasksConfig& tasks, PairSide side)
-    : side_(side), val_share_(config.val.empty() ? config.holdout : 0) {
+    : side_(side), val_share_(config.val.empty() && config.holdout_by == "hash" ? config.holdout : 0) {
   if (config.source == "tasks") {
     reader_ = make_question_reader(training_questions(tasks));
     val_share_ = 0;

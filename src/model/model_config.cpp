@@ -91,7 +91,13 @@ const std::vector<Preset>& model_presets() {
 }
 
 void ModelConfig::describe(Fields& fields) {
-  fields.add("preset", preset, "A known model: sets the other sizes").presets(model_presets());
+  auto presets = model_presets();
+  presets.push_back({"auto", {}});
+  fields
+      .add("preset", preset,
+           "A known model: sets the other sizes. auto: layers, width and heads by the size of the data and "
+           "the device")
+      .presets(presets);
   fields.add("family", family, "Architecture")
       .choices({"gpt2", "llama", "qwen2", "qwen3", "qwen3_moe", "nanochat", "seq2seq"});
   fields

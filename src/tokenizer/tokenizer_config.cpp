@@ -17,8 +17,9 @@ void TokenizerConfig::describe(Fields& fields) {
   fields.add("joint", joint, "Of pairs: one trained tokenizer for both sides, or one for each");
   fields
       .add("vocab_size", vocab_size,
-           "Size of a trained vocabulary; 257: one token a byte, and the end of text")
-      .range(16, 1'000'000);
+           "Size of a trained vocabulary; 257: one token a byte, and the end of text; 0: by the size of the "
+           "data")
+      .range(0, 1'000'000);
   fields.add("pattern", pattern, "How text is split before merging")
       .choices({"gpt2", "cl100k", "o200k", "qwen", "nanochat"});
   fields.add("special_tokens", special_tokens,

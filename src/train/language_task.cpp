@@ -29,6 +29,7 @@ LanguageTask::LanguageTask(Recipe& recipe, const RunFolder& run, nlohmann::json&
     keep_counts(dataset_, metadata);
     recipe.model.resolve(tokenizer_->vocab_size(), recipe.data.seq_len);
   }
+  refuse_too_large(recipe, device(recipe.train.device));
   model_ = make_model(settled_model(recipe, device(recipe.train.device)), recipe.train.seed);
   load_start(run, metadata);
   if (recipe.lora.on())
@@ -92,6 +93,12 @@ std::string LanguageTask::description() const {
 int64_t LanguageTask::positions() const {
   const int64_t length = recipe_.data.rows == "pad" ? recipe_.data.seq_len - 1 : recipe_.data.seq_len;
   return recipe_.train.micro_batch * length;
+}
+
+uint64_t LanguageTask::epoch_samples() const {
+  const LoaderOptions options = loading();
+  return make_row_plan(options.rows_kind, dataset_.train, options.seq_len, options.pad_id, options.seed)
+      ->rows();
 }
 
 void LanguageTask::open(int64_t first_micro_batch, int64_t consumed, int rank, int world) {

@@ -32,6 +32,7 @@ class LanguageTask : public Task {
   int64_t positions() const override;
 
   int64_t samples() const override { return recipe_.train.micro_batch; }
+  uint64_t epoch_samples() const override;
   void open(int64_t first_micro_batch, int64_t consumed, int rank, int world) override;
   Staged next(bool pin) override;
   double waited() const override { return loader_ ? loader_->wait_seconds() : 0; }

@@ -1,7 +1,10 @@
 #include "train/memory_plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "core/error.h"
 #include "model/model_size.h"
 #include "ops/fused_head.h"
 #include "train/loss.h"
@@ -63,6 +66,28 @@ ModelConfig settled_model(const Recipe& recipe, const Device& device) {
   model.gradient_checkpointing =
       settled_checkpointing(planner, model, limit > 0 ? limit : static_cast<double>(device.total_memory()));
   return model;
+}
+
+void refuse_too_large(const Recipe& recipe, const Device& device) {
+  // Of pairs and adapters too little is known.
+  if (device.is_cuda() || recipe.model.translates() || recipe.lora.on()) return;
+  const auto element = static_cast<int64_t>(c10::elementSize(compute_dtype(recipe.train.precision, device)));
+  const MemoryPlanner planner(recipe.model, recipe.train, recipe.data.seq_len, element, /*cuda=*/false);
+  const double limit = recipe.train.memory_limit * (1 << 30),
+               all = static_cast<double>(device.total_memory());
+  const double memory = limit > 0 ? std::min(limit, all) : all;
+  const double needed = planner.plan(planner.written()).total();
+  if (memory == 0 || needed <= memory) return;
+  const auto gib = [](double bytes) { return fmt::format("{:.3g} GiB", bytes / (1 << 30)); };
+  const auto advice = planner.advice(kUsableMemory * memory);
+  throw device_error(
+      "this training needs about {} of memory, and {} {}. {} 'tightloop fit' shows what needs how much.",
+      gib(needed), limit > 0 && limit < all ? "train.memory_limit is" : "there are", gib(memory),
+      advice ? fmt::format("The same rows a step fit with: --train.micro_batch {} --train.accumulate {} "
+                           "--train.fused_head on --model.gradient_checkpointing {}.",
+                           advice->micro_batch, advice->accumulate,
+                           checkpointing_text(advice->recomputed, recipe.model))
+             : "Not even one row at a time fits: take a smaller model or shorter rows (data.seq_len).");
 }
 
 double MemoryPlanner::parameters_of_a_block() const {

@@ -65,6 +65,10 @@ std::string settled_checkpointing(const MemoryPlanner& planner, const ModelConfi
 /// The recipe's model, resolved, with that settled for a device (train.memory_limit counts).
 ModelConfig settled_model(const Recipe& recipe, const Device& device);
 
+/// Ends a run on a CPU that would not fit into the machine's memory (or train.memory_limit) before it starts:
+/// the kernel would kill it. Error(kDevice) says what would fit.
+void refuse_too_large(const Recipe& recipe, const Device& device);
+
 /// Whether a step is one after which the allocator's memory is looked at, whatever is logged.
 bool memory_is_checked(int64_t step);
 /// Whether the allocator's cache is emptied after a step: every train.empty_cache_steps, and where it holds

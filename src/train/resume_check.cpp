@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "data/dataset.h"
 #include "data/fingerprint.h"
+#include "train/run_length.h"
 #include "train/run_settings.h"
 #include "train/schedule.h"
 
@@ -39,7 +40,7 @@ double rate(const TrainConfig& train, int64_t step, int64_t width) {
 
 /// Where the rate goes up, to more than what was planned.
 std::string rate_note(const Recipe& was, const Recipe& is, int64_t step) {
-  if (step == 0) return {};
+  if (step == 0 || is.train.steps == 0) return {};
   const double before = rate(was.train, step, was.model.width),
                planned = rate(was.train, step + 1, was.model.width),
                now = rate(is.train, step + 1, is.model.width);
@@ -56,11 +57,13 @@ std::string nothing_left(const Recipe& recipe, const RunFolder& run, const Check
   if (step == train.steps && about.value("evaluates", false) && about.value("evaluated", int64_t{0}) != step)
     return {};
   const std::string again = fmt::format("tightloop train --resume {}", run.root().string());
-  if (step >= train.steps) {
+  if (train.steps > 0 && step >= train.steps) {
     return fmt::format(
         "The run has done all of its {} steps: there is nothing to do, and nothing was changed. To train "
-        "longer: {} --train.steps {}",
-        train.steps, again, 2 * step);
+        "longer: {} {}",
+        train.steps, again,
+        train.epochs > 0 ? fmt::format("--train.epochs {}", 2 * train.epochs)
+                         : fmt::format("--train.steps {}", 2 * step));
   }
   if (train.stop_at == 0 || step < train.stop_at) return {};
   return fmt::format(
@@ -130,13 +133,16 @@ std::vector<std::string> check_counts(const RunFolder& run, const Checkpoint& ch
 }
 
 Resumption check_resume(const RunFolder& run, const Checkpoint& checkpoint, const ResumeOptions& options) {
-  Resumption resumption{read_settings(run, checkpoint.metadata, /*all=*/true), {}, {}};
+  Resumption resumption{read_settings(run, checkpoint.metadata, /*all=*/true), {}, {}, {}};
   Recipe& recipe = resumption.recipe;
-  const Recipe was = settings_of(checkpoint.metadata, recipe);
-  recipe.bind().apply(options.settings);
+  const Recipe was = resumption.was = settings_of(checkpoint.metadata, recipe);
+  Config config = recipe.bind();
+  config.apply(options.settings);
+  prefer_command_line(recipe.train, config);
   std::vector<std::string> refused;
   bool other_names = false;
   for (const auto& change : changed_settings(was, recipe)) {
+    if (change.key == "train.steps" && recipe.train.epochs > 0) continue;  // it follows
     const bool files = names_files(change.key) && same_but_for_files(was.data.mixture, recipe.data.mixture);
     other_names |= files;
     (files || may_change(change.key) ? resumption.notes : refused).push_back(change.line());
@@ -152,6 +158,14 @@ Resumption check_resume(const RunFolder& run, const Checkpoint& checkpoint, cons
   if (auto note = rate_note(was, recipe, checkpoint.step); !note.empty())
     resumption.notes.push_back(std::move(note));
   return resumption;
+}
+
+void check_resumed_epochs(const Recipe& recipe, const RunFolder& run, const Checkpoint& checkpoint,
+                          Resumption& resumption) {
+  if (resumption.recipe.train.steps > 0) return;  // they were known before
+  resumption.nothing_to_do = nothing_left(recipe, run, checkpoint);
+  if (auto note = rate_note(resumption.was, recipe, checkpoint.step); !note.empty())
+    resumption.notes.push_back(std::move(note));
 }
 
 }  // namespace tightloop

@@ -20,6 +20,7 @@ struct ResumeOptions {
 struct Resumption {
   Recipe recipe;
   std::vector<std::string> notes;  // what changes, "was, is", for people
+  Recipe was;                      // the settings of the checkpoint
   std::string nothing_to_do;       // why there is no step left to train, and how to train longer; else empty
 };
 
@@ -27,6 +28,11 @@ struct Resumption {
 /// the checkpoint, the settings that are to change (usage errors list those that may not), and the data files
 /// (a data error lists those that hold something else, unless that is accepted).
 Resumption check_resume(const RunFolder& run, const Checkpoint& checkpoint, const ResumeOptions& options);
+
+/// The same of a run whose steps follow from train.epochs, which is known once its data is loaded: `recipe`
+/// has train.steps. Adds a note where the rate goes up.
+void check_resumed_epochs(const Recipe& recipe, const RunFolder& run, const Checkpoint& checkpoint,
+                          Resumption& resumption);
 
 /// Keeps for checkpoints, as `documents`, how many documents and tokens the files have become.
 void keep_counts(const Dataset& dataset, nlohmann::json& metadata);

@@ -10,8 +10,8 @@
 #include "model/model_config.h"
 #include "model/parameters.h"
 #include "model/safetensors.h"
-#include "train/loss.h"
 #include "train/buffer_layout.h"
+#include "train/loss.h"
 #include "train/recipe.h"
 #include "train/run_folder.h"
 
@@ -42,6 +42,8 @@ class Task {
 
   /// Samples in a micro-batch, as the place in the data counts them: rows, or batches of pairs.
   virtual int64_t samples() const = 0;
+  /// Samples in one pass over the training data.
+  virtual uint64_t epoch_samples() const = 0;
   /// Starts loading at a micro-batch, counted from 0, for this process of several, after so many samples of
   /// all processes.
   virtual void open(int64_t first_micro_batch, int64_t consumed, int rank, int world) = 0;

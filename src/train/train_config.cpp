@@ -16,8 +16,21 @@ void TrainConfig::describe(Fields& fields) {
            "Compute dtype; weights and sums stay in fp32. auto: bf16 where the device is fast at it, else "
            "fp32; tf32: fp32 with rounded products on a GPU; fp16: with a loss scale that finds itself")
       .choices({"auto", "fp32", "tf32", "bf16", "fp16"});
-  fields.add("steps", steps, "Optimizer steps; they count from 1").range(1, 1e15);
-  fields.add("micro_batch", micro_batch, "Rows in one forward and backward pass").range(1, 1 << 20);
+  fields
+      .add("epochs", epochs,
+           "Passes over the training data, in place of train.steps, which follows from it; 0: train.steps "
+           "counts")
+      .range(0, 1e9);
+  fields
+      .add("steps", steps,
+           "Optimizer steps; they count from 1. Of train.epochs: how many those are; 0 of both: as many "
+           "epochs as "
+           "suit the data and the device")
+      .range(0, 1e15);
+  fields
+      .add("micro_batch", micro_batch,
+           "Rows in one forward and backward pass; 0: by the size of the data and the device's memory")
+      .range(0, 1 << 20);
   fields.add("accumulate", accumulate, "Passes per optimizer step").range(1, 1 << 20);
   fields
       .add(
@@ -50,6 +63,10 @@ void TrainConfig::describe(Fields& fields) {
   fields.add("schedule", schedule, "How the rate goes on after the warm-up (noam, minimind: all of it)")
       .choices({"cosine", "linear", "constant", "wsd", "inverse_sqrt", "noam", "minimind"});
   fields.add("warmup_steps", warmup_steps, "Steps in which the rate rises from 0").range(0, 1e15);
+  fields
+      .add("warmup_ratio", warmup_ratio,
+           "The same as a share of all steps, where train.warmup_steps is 0; a run writes down the steps")
+      .range(0, 1);
   fields.add("min_lr", min_lr, "Where cosine, linear and wsd end, as a share of the peak").range(0, 1);
   fields.add("decay_share", decay_share, "wsd: the last share of all steps, in which the rate falls")
       .range(0, 1);
@@ -116,8 +133,11 @@ void TrainConfig::describe(Fields& fields) {
   fields.add("seed", seed, "Decides initial weights and the order of the data").range(0, 9e15);
   fields.add("logging_steps", logging_steps, "Steps between log lines; the loss shown is the mean over them")
       .range(1, 1e9);
-  fields.add("eval_steps", eval_steps, "Steps between evaluations on held-out data; 0: only at the end")
-      .range(0, 1e9);
+  fields
+      .add("eval_steps", eval_steps,
+           "Steps between evaluations on held-out data; 0: only at the end; -1: about ten times in a run, "
+           "and no more often than costs a ninth of the training")
+      .range(-1, 1e9);
   fields.add("eval_batches", eval_batches, "Micro-batches of held-out data in an evaluation; 0: all")
       .range(0, 1e9);
   fields
@@ -128,10 +148,15 @@ void TrainConfig::describe(Fields& fields) {
       .choices({"none", "13a", "zh", "char"});
   fields
       .add("save_steps", save_steps,
-           "Steps between checkpoints; 0: only at the end. One that cannot be written is a warning unless it "
-           "is "
-           "the last")
+           "Steps between checkpoints; 0: as train.save_minutes says, and at the end. One that cannot be "
+           "written "
+           "is a warning unless it is the last")
       .range(0, 1e9);
+  fields
+      .add("save_minutes", save_minutes,
+           "Save also when so many minutes have passed since the last checkpoint: what a run that is killed "
+           "loses at most; 0: only as train.save_steps says")
+      .range(0, 1e6);
   fields.add("keep_checkpoints", keep_checkpoints, "Newest checkpoints to keep; 0: all").range(0, 1e9);
   fields.add("keep_best", keep_best,
              "Save every step that is evaluated, and keep the checkpoint with the lowest held-out loss");

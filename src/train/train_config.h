@@ -11,6 +11,7 @@ class Fields;
 struct TrainConfig {
   std::string device = "auto", precision = "auto";
   int64_t steps = 1000, micro_batch = 32, accumulate = 1, seed = 1337;
+  double epochs = 0;
   // Loss
   std::string loss_norm = "global", fused_head = "auto";
   double label_smoothing = 0, z_loss = 0;
@@ -27,7 +28,7 @@ struct TrainConfig {
   // Schedule
   std::string schedule = "cosine";
   int64_t warmup_steps = 0;
-  double min_lr = 0.1, decay_share = 0.2;
+  double warmup_ratio = 0, min_lr = 0.1, decay_share = 0.2;
   // Step engine
   std::string graph = "auto";
   int64_t loss_extract_interval = 10, empty_cache_steps = 0, loss_scale_growth_steps = 2000;
@@ -35,9 +36,10 @@ struct TrainConfig {
   bool deterministic = false, debug_syncs = false, set_to_none = true, copy_stream = true, copy_ahead = true,
        time_parts = true, pools = true;
   // Bookkeeping
-  int64_t logging_steps = 10, eval_steps = 0, eval_batches = 16, save_steps = 0, keep_checkpoints = 3,
+  int64_t logging_steps = 10, eval_steps = -1, eval_batches = 16, save_steps = 0, keep_checkpoints = 3,
           stop_at = 0;
   int64_t threads = 0, patience = 0;
+  double save_minutes = 10;
   bool keep_best = false;
   int64_t eval_translations = 0;
   std::string bleu_tokenize = "13a";

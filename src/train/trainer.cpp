@@ -18,6 +18,7 @@
 #include "train/device_speed.h"
 #include "train/memory_plan.h"
 #include "train/precision.h"
+#include "train/run_length.h"
 #include "train/run_settings.h"
 #include "train/sinks.h"
 #include "train/step_numbers.h"
@@ -83,6 +84,7 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, Processes& processe
   if (train.memory_limit > 0) device_.limit_memory(static_cast<int64_t>(train.memory_limit * (1 << 30)));
   if (!processes_.main()) processes_.barrier();  // the main one makes the tokenizer and the index first
   task_ = make_task(recipe_, run_, metadata_);
+  plan_steps();
   if (processes_.main()) {
     origin_ = origin_of(recipe_, run_);
     // A run that resumes keeps its own until it has a checkpoint with others.
@@ -115,6 +117,14 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, Processes& processe
                     .forbid_syncs = train.debug_syncs});
 }
 
+void Trainer::plan_steps() {
+  auto& train = recipe_.train;
+  if (train.epochs > 0)
+    train.steps = steps_of_epochs(train.epochs, task_->epoch_samples(), step_samples(), done_, consumed_);
+  if (train.steps == 0) throw usage_error("how long to train is not said: set train.steps or train.epochs.");
+  settle_intervals(train);
+}
+
 void Trainer::resume() { resume(load_checkpoint(run_.checkpoints())); }
 
 void Trainer::resume(const Checkpoint& checkpoint) {
@@ -123,6 +133,9 @@ void Trainer::resume(const Checkpoint& checkpoint) {
   const bool old = !checkpoint.metadata.contains("consumed");
   consumed_ =
       old ? consumed_before(done_, run_, *task_, processes_) : checkpoint.metadata["consumed"].get<int64_t>();
+  plan_steps();
+  if (processes_.main()) keep_settings(origin_, recipe_);
+  progress_->set_total_steps(recipe_.train.steps);
   nlohmann::json metadata = checkpoint.metadata;
   metadata.update(metadata_);
   metadata_ = std::move(metadata);
@@ -139,11 +152,12 @@ void Trainer::announce() const {
             precision_name(train.precision, device_));
   const auto shared = fmt::format("{} accumulated x {} process{}", train.accumulate, processes_.world(),
                                   processes_.world() == 1 ? "" : "es");
+  const auto length = train.epochs > 0 ? fmt::format("{} epochs = {} steps", train.epochs, train.steps)
+                                       : fmt::format("{} steps", train.steps);
   if (task_->config().translates())
-    return log::info("Effective batch: up to {} target tokens x {}; {} steps.", task_->positions(), shared,
-                     train.steps);
-  log::info("Effective batch: {} rows x {} = {} rows, {} tokens a step; {} steps.", train.micro_batch, shared,
-            rows, task_->positions() * train.accumulate * processes_.world(), train.steps);
+    return log::info("Effective batch: up to {} target tokens x {}; {}.", task_->positions(), shared, length);
+  log::info("Effective batch: {} rows x {} = {} rows, {} tokens a step; {}.", train.micro_batch, shared, rows,
+            task_->positions() * train.accumulate * processes_.world(), length);
 }
 
 int64_t Trainer::step_samples() const {
@@ -267,6 +281,13 @@ bool Trainer::stop_wanted(int64_t step) {
   return step % recipe_.train.loss_extract_interval == 0 && processes_.any(interrupted());
 }
 
+bool Trainer::save_is_due(int64_t step) {
+  const auto& train = recipe_.train;
+  const bool agrees = processes_.world() == 1 || step % train.loss_extract_interval == 0;
+  if (train.save_minutes == 0 || !agrees) return false;
+  return processes_.any(processes_.main() && seconds_since(save_tried_) >= 60 * train.save_minutes);
+}
+
 bool Trainer::evaluates_at(int64_t step) const {
   const auto& train = recipe_.train;
   return step == train.steps || (train.eval_steps > 0 && step % train.eval_steps == 0);
@@ -289,7 +310,7 @@ TrainResult Trainer::run() {
     metrics_ = std::make_unique<Metrics>(recipe_.log, standard_sinks(run_.metrics(), done_));
   }
   TrainResult result;
-  const auto started = Clock::now();
+  const auto started = save_tried_ = Clock::now();
   engine_->restart_clock();
 
   StepWatch watch(train.steps, device_.is_cuda(), processes_.world() > 1, processes_.main());
@@ -303,8 +324,8 @@ TrainResult Trainer::run() {
     if (stop_wanted(step)) next = Next::kInterrupted;
     const bool evaluating = evaluates_at(step) && next == Next::kGoOn;
     const bool ending = step == last || next != Next::kGoOn;
-    const bool saving =
-        ending || (train.save_steps > 0 && step % train.save_steps == 0) || (evaluating && train.keep_best);
+    const bool saving = ending || (train.save_steps > 0 && step % train.save_steps == 0) ||
+                        (evaluating && train.keep_best) || save_is_due(step);
     if (step % train.logging_steps == 0 || ending) progress_->end_line();
     if (step % train.loss_extract_interval == 0 || buffer_->full() || saving || evaluating ||
         std::floor(start_.epoch) > std::floor(epoch))
@@ -409,50 +430,9 @@ void Trainer::remember(int64_t step, double loss) {
   }
 }
 
-StepTimes Trainer::time_steps(int64_t steps) {
-  constexpr int64_t kWarmUp = 4;  // graphs are captured the second time around
-  constexpr int64_t kEndless = int64_t{1} << 40;
-  recipe_.ops.apply();  // another trainer may have asked for something else
-  apply_precision(recipe_.train);
-  device_.use_pools(recipe_.train.pools);
-  StepTimes times;
-  taken_ = &times.steps;
-  const auto some = [&](int64_t count) {
-    for (int64_t i = 0; i < count; ++i) {
-      throw_if_interrupted();
-      step(done_ + 1, *timed_feed_);
-      if (done_ % recipe_.train.logging_steps == 0) progress_->end_line();
-      if (buffer_->full()) extract(/*all=*/recipe_.train.loss_extract_interval == 1);
-      look_after_memory(done_);
-    }
-    extract(/*all=*/true);
-  };
-  if (!timed_feed_) {
-    timed_feed_ = open_feed(kEndless);
-    std::vector<std::unique_ptr<Sink>> sinks;
-    sinks.push_back(std::make_unique<JsonLinesSink>(run_.metrics(), 0));
-    metrics_ = std::make_unique<Metrics>(recipe_.log, std::move(sinks));
-    some(std::max(kWarmUp, 2 * recipe_.log.dataset_metrics_steps));
-  }
-  device_.synchronize();
-  times.steps.clear();
-  const Syncs before = engine_->syncs();
-  engine_->restart_clock();
-  const double waited = task_->waited(), host = host_seconds_, copies = timed_feed_->copy_seconds();
-  const auto began = Clock::now();
-  some(steps);
-  times.seconds = seconds_since(began);
-  taken_ = nullptr;
-  times.waited = task_->waited() - waited;
-  times.host = host_seconds_ - host, times.copies = timed_feed_->copy_seconds() - copies;
-  times.tokens = steps * recipe_.train.accumulate * task_->positions();
-  times.peak_memory = device_.memory_stats().allocated_peak;
-  times.syncs = engine_->syncs().since(before), times.graphs = engine_->graphs();
-  return times;
-}
-
 void Trainer::save(int64_t step, bool last) {
   engine_->syncs().count("save");
+  save_tried_ = Clock::now();
   if (metrics_) metrics_->flush();
   // All losses were read, so the device is done with the step. A peer that died in it may have left the sums
   // of gradients half done: those weights are not saved.

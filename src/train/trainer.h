@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -91,6 +92,8 @@ class Trainer {
  private:
   LanguageTask& language() { return dynamic_cast<LanguageTask&>(*task_); }
   void announce() const;
+  /// Fills in train.steps where train.epochs counts, and what follows from it.
+  void plan_steps();
   /// Samples that all processes take in a step.
   int64_t step_samples() const;
   /// Starts loading after the last step done; micro-batches up to step `last`.
@@ -102,6 +105,8 @@ class Trainer {
   void handle(const StepSums& sums);
   void look_after_memory(int64_t step);
   bool stop_wanted(int64_t step);
+  /// Whether train.save_minutes have passed, as the main process counts them.
+  bool save_is_due(int64_t step);
   bool evaluates_at(int64_t step) const;
   /// Says so where there will be no evaluation.
   void check_held_out();
@@ -149,7 +154,8 @@ class Trainer {
   int64_t worse_ = 0;            // evaluations since
   int64_t evaluated_ = 0;        // the last step that was
   int64_t saved_ = 0;            // the last step that was
-  bool removal_due_ = false;     // of checkpoints before that
+  std::chrono::steady_clock::time_point save_tried_;
+  bool removal_due_ = false;  // of checkpoints before that
   std::function<Task::Evaluation()> more_evaluation_;
 };
 

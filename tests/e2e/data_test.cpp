@@ -22,9 +22,9 @@ void write_documents(const TempFolder& folder) {
 TEST(DataVerb, CheckCountsWithoutTraining) {
   const TempFolder folder;
   write_documents(folder);
-  const auto outcome =
-      run(folder.path(), "tightloop data check " + kText +
-                             "--data.train a.txt --data.seq_len 32 --tokenizer.vocab_size 300 --json");
+  const auto outcome = run(folder.path(), "tightloop data check " + kText +
+                                              "--data.train a.txt --data.holdout_by hash --data.seq_len 32 "
+                                              "--tokenizer.vocab_size 300 --json");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   const auto json = nlohmann::json::parse(outcome.output);
   EXPECT_EQ(json.at("records"), 300);
@@ -91,7 +91,8 @@ TEST(PrepareVerb, ShardsTrainAsTheRawFilesDo) {
   const std::string sizes =
       "--train.device cpu --train.precision fp32 --train.steps 4 --train.logging_steps 1 --train.eval_steps "
       "0 --data.seq_len 32 --model.width 32 "
-      "--model.heads 2 --model.layers 1 --train.micro_batch 4 --tokenizer.vocab_size 300 ";
+      "--model.heads 2 --model.layers 1 --train.micro_batch 4 --tokenizer.vocab_size 300 "
+      "--data.holdout_by hash ";
   ASSERT_EQ(
       run(folder.path(), "tightloop train " + kText + sizes + "--data.train a.txt --run.name raw").exit_code,
       0);
@@ -120,7 +121,7 @@ TEST(DataVerbs, MistakesAreExplained) {
   } kMistakes[] = {
       {"data show " + kText + "--data.train tiny.txt --rows 0", "'0' is not a number from 1 on", 2},
       {"data check " + kText + "--data.train empty.txt", "no text to train a tokenizer on in 'empty.txt'", 3},
-      {"data check " + kText + "--data.train tiny.txt", "does not fill one row of data.seq_len = 128", 0},
+      {"data check " + kText + "--data.train tiny.txt", "does not fill one row of data.seq_len = 64", 0},
       {"prepare " + kText + "--data.train tiny.txt --output tiny.txt", "cannot make the folder 'tiny.txt", 2},
       {"prepare " + kText + "--data.train empty.txt --tokenizer.vocab_size 257 --output out",
        "no document to learn from", 3},

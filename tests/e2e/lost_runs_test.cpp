@@ -12,6 +12,7 @@ TEST(TrainVerb, AHeldOutPartShorterThanARowIsNamedAtTheStart) {
                                           "/configs/text.yaml' --data.train mine.txt --run.name mine "
                                           "--train.device cpu --train.steps 6 --train.save_steps 0 "
                                           "--tokenizer.vocab_size 300 --data.seq_len 256 --model.width 32 "
+                                          "--data.holdout_by hash "
                                           "--model.heads 2 --model.layers 1 --train.micro_batch 2");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_TRUE(contains(outcome.output, "There will be no evaluation")) << outcome.output;
@@ -21,13 +22,14 @@ TEST(TrainVerb, AHeldOutPartShorterThanARowIsNamedAtTheStart) {
 
 TEST(TrainVerb, ATextWithoutAHeldOutDocumentSaysSo) {
   const TempFolder folder;
-  const auto outcome = run(folder.path(),
-                           "yes 'the cat sat on the mat' | head -n 200 > mine.txt; tightloop train "
-                           "'" TIGHTLOOP_SOURCE_DIR
-                           "/configs/text.yaml' --data.train mine.txt --data.documents file "
-                           "--run.name mine --train.device cpu --train.steps 4 "
-                           "--tokenizer.vocab_size 300 --data.seq_len 32 --model.width 32 --model.heads 2 "
-                           "--model.layers 1 --train.micro_batch 2");
+  const auto outcome =
+      run(folder.path(),
+          "yes 'the cat sat on the mat' | head -n 200 > mine.txt; tightloop train "
+          "'" TIGHTLOOP_SOURCE_DIR
+          "/configs/text.yaml' --data.train mine.txt --data.documents file --data.holdout_by hash "
+          "--run.name mine --train.device cpu --train.steps 4 "
+          "--tokenizer.vocab_size 300 --data.seq_len 32 --model.width 32 --model.heads 2 "
+          "--model.layers 1 --train.micro_batch 2");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_TRUE(contains(outcome.output, "no document is held out")) << outcome.output;
 }

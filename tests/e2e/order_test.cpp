@@ -75,11 +75,11 @@ class OrderVerb : public ::testing::Test {
 
   inline static const std::string kRaw =
       "'" TIGHTLOOP_SOURCE_DIR
-      "/configs/text.yaml' --data.source jsonl --data.train a.jsonl --data.seq_len 48 "
+      "/configs/text.yaml' --data.source jsonl --data.train a.jsonl --data.seq_len 48 --train.micro_batch 16 "
       "--tokenizer.path tok ";
   inline static const std::string kShards =
       "'" TIGHTLOOP_SOURCE_DIR
-      "/configs/text.yaml' --data.source shards --data.train shards --data.seq_len 48 "
+      "/configs/text.yaml' --data.source shards --data.train shards --data.seq_len 48 --train.micro_batch 16 "
       "--tokenizer.path tok ";
   inline static std::unique_ptr<TempFolder> folder_;
 };

@@ -83,6 +83,7 @@ TEST(Trainer, LooksAtLossesAsOftenAsToldAndAveragesAlike) {
     recipe.train.steps = 1000, recipe.train.micro_batch = 1, recipe.data.seq_len = 12;
     recipe.tasks.questions = 2000;  // less than one epoch
     recipe.train.loss_extract_interval = interval, recipe.train.logging_steps = 100;
+    recipe.train.eval_steps = 0;
     Trainer trainer(recipe, RunFolder::create(folder / std::to_string(interval), false));
     means.push_back(trainer.run().mean_loss);
     EXPECT_EQ(trainer.syncs().of("loss_extract"), 1000 / interval);

@@ -59,7 +59,7 @@ TEST(UnusedSettings, AreNamed) {
       {"train.warmup_steps", "--train.schedule", "minimind", "--train.warmup_steps", "5"},
       {"train.loss_scale", "--train.loss_scale", "8"},
       {"train.graph", "--train.device", "cpu", "--train.graph", "on"},
-      {"train.patience", "--train.patience", "3"},
+      {"train.patience", "--train.eval_steps", "0", "--train.patience", "3"},
       {"lora.alpha", "--lora.alpha", "3"},
   };
   for (const auto& words : cases) {

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/config.h"
+#include "train/train_config.h"
+
+namespace tightloop {
+
+/// Two settings say how long a run is, train.steps and train.epochs, and two how long its warm-up is,
+/// train.warmup_steps and train.warmup_ratio. What the command line gave to `config` counts, and the other of
+/// the two is set to 0. A usage error where it gave both.
+void prefer_command_line(TrainConfig& train, const Config& config);
+
+/// The last step of a run over `epochs` of the data, in units of samples (rows, or batches of pairs), of
+/// which `done` steps have had `consumed`.
+int64_t steps_of_epochs(double epochs, uint64_t epoch_samples, int64_t step_samples, int64_t done = 0,
+                        int64_t consumed = 0);
+
+/// Fills in what follows from train.steps: the warm-up of train.warmup_ratio, and the intervals that are -1.
+void settle_intervals(TrainConfig& train);
+
+}  // namespace tightloop

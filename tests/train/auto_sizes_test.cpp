@@ -1,0 +1,106 @@
+#include "train/auto_sizes.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "support.h"
+
+namespace tightloop::testing {
+namespace {
+
+SizeFacts sized(double bytes, double flops, bool gpu = false) {
+  return {.bytes = bytes, .gpu = gpu, .flops = flops};
+}
+
+double seconds(const SizeFacts& facts) {
+  const AutoSizes sizes = choose_sizes(facts);
+  const double tokens = facts.bytes / bytes_per_token(sizes.vocab_size);
+  ModelConfig model;
+  model.layers = sizes.layers, model.width = sizes.width, model.heads = sizes.heads;
+  model.resolve(sizes.vocab_size, sizes.seq_len);
+  const double flops = 6.0 * static_cast<double>(sizes.layers * 12 * sizes.width * sizes.width);
+  return choose_epochs(facts, tokens, flops, sizes.most_epochs) * tokens * flops / facts.flops;
+}
+
+TEST(AutoSizes, MoreTextNeverGivesLess) {
+  for (const bool gpu : {false, true}) {
+    for (const double flops : {1e10, 5e10, 4e11, 3e13, 3e14}) {
+      AutoSizes before = choose_sizes(sized(1, flops, gpu));
+      for (double bytes = 1e3; bytes <= 1e11; bytes *= 1.5) {
+        const AutoSizes now = choose_sizes(sized(bytes, flops, gpu));
+        EXPECT_GE(now.vocab_size, before.vocab_size);
+        EXPECT_GE(now.layers, before.layers);
+        EXPECT_GE(now.width, before.width);
+        EXPECT_GE(now.seq_len, before.seq_len);
+        EXPECT_GE(now.rows, before.rows);
+        EXPECT_LE(now.most_epochs, before.most_epochs);
+        EXPECT_EQ(now.width % now.heads, 0);
+        before = now;
+      }
+    }
+  }
+}
+
+TEST(AutoSizes, StayInBounds) {
+  for (double bytes = 1e3; bytes <= 1e11; bytes *= 2) {
+    for (const double cores : {1., 2., 8., 64.}) {
+      const AutoSizes sizes = choose_sizes(sized(bytes, cores * 25e9));
+      EXPECT_GE(sizes.vocab_size, 512);
+      EXPECT_LE(sizes.vocab_size, 4096);
+      EXPECT_GE(sizes.most_epochs, 1);
+      EXPECT_LE(sizes.most_epochs, 20);
+      EXPECT_LT(seconds(sized(bytes, cores * 25e9)), 17 * 60) << bytes << " bytes, " << cores << " cores";
+    }
+  }
+  EXPECT_LT(choose_sizes(sized(1e4, 5e10)).width, 128);         // 10 kB teach no large model
+  EXPECT_GE(choose_sizes(sized(1e10, 3e14, true)).width, 768);  // an H200 has time for one
+}
+
+TEST(AutoSizes, AFewRowsAreHeldOut) {
+  EXPECT_EQ(choose_holdout(1e6, 128), 0.05);
+  EXPECT_GE(choose_holdout(2000, 64) * 2000, 2 * 64);
+  EXPECT_LE(choose_holdout(100, 64), 0.3);
+}
+
+TEST(AutoSizes, WhatIsGivenStays) {
+  const TempFolder folder;
+  write_file_whole(folder.path() / "a.txt", std::string(20'000, 'a'));
+  const auto settled = [&](const std::vector<std::string>& more) {
+    Recipe recipe;
+    Config config = recipe.bind();
+    config.apply({"--data.train", (folder.path() / "a.txt").string(), "--model.preset", "auto",
+                  "--data.seq_len", "0", "--tokenizer.vocab_size", "0", "--train.micro_batch", "0",
+                  "--train.steps", "0", "--data.holdout_by", "auto", "--train.device", "cpu"});
+    config.apply(more);
+    EXPECT_TRUE(has_auto_sizes(recipe));
+    EXPECT_FALSE(settle_sizes(recipe, config).empty());
+    EXPECT_FALSE(has_auto_sizes(recipe));
+    return recipe;
+  };
+  const Recipe all = settled({});
+  EXPECT_EQ(all.model.width, 64);
+  EXPECT_EQ(all.model.preset, "");
+  EXPECT_EQ(all.data.holdout_by, "tail");
+  EXPECT_GT(all.train.epochs, 1);
+  const Recipe some = settled({"--model.width", "96", "--train.steps", "7", "--data.seq_len", "32"});
+  EXPECT_EQ(some.model.width, 96);
+  EXPECT_EQ(96 % some.model.heads, 0);
+  EXPECT_EQ(some.model.layers, all.model.layers);
+  EXPECT_EQ(some.train.steps, 7);
+  EXPECT_EQ(some.train.epochs, 0);
+  EXPECT_EQ(some.data.seq_len, 32);
+}
+
+TEST(AutoSizes, NoFileIsASentence) {
+  Recipe recipe;
+  Config config = recipe.bind();
+  config.apply({"--model.preset", "auto"});
+  const auto why = error_of(ExitCode::kUsage, [&] { settle_sizes(recipe, config); });
+  EXPECT_NE(why.find("--data.train"), std::string::npos) << why;
+}
+
+}  // namespace
+}  // namespace tightloop::testing
