@@ -25,12 +25,41 @@ int64_t memory_info(const std::string& key) {
   return 0;
 }
 
-/// What a container may use of the machine's memory; nothing when there is no limit.
-std::optional<int64_t> container_limit(const char* file) {
+/// The number in a file; nothing when there is none ("max", say).
+std::optional<int64_t> number_in(const std::string& file) {
   std::ifstream stream(file);
   int64_t bytes = 0;
-  if (stream >> bytes) return bytes;  // "max" is no number
+  if (stream >> bytes) return bytes;
   return std::nullopt;
+}
+
+/// Folders of this process's control group for memory, from its own up to the root: any of them may set a
+/// limit. In a container the root is the container's.
+struct ControlGroup {
+  std::string limit, used;  // files
+};
+std::vector<ControlGroup> control_groups() {
+  std::vector<ControlGroup> groups;
+  const auto add = [&](const std::string& root, std::string path, const char* limit, const char* used) {
+    for (;;) {
+      groups.push_back({root + path + limit, root + path + used});
+      if (path.empty()) return;
+      path.resize(path.rfind('/'));
+    }
+  };
+  std::ifstream file("/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1),
+                      path = line.substr(second + 1);
+    if (!path.starts_with('/')) continue;
+    const std::string inside = path == "/" ? "" : path;
+    if (controllers.empty()) add("/sys/fs/cgroup", inside, "/memory.max", "/memory.current");
+    if (controllers.find("memory") != std::string::npos)
+      add("/sys/fs/cgroup/memory", inside, "/memory.limit_in_bytes", "/memory.usage_in_bytes");
+  }
+  return groups;
 }
 
 class CpuDevice : public Device {
@@ -40,14 +69,18 @@ class CpuDevice : public Device {
   bool is_cuda() const override { return false; }
   std::string versions() const override { return {}; }
   int64_t total_memory() const override {
-    const int64_t machine = memory_info("MemTotal");
-    return std::min(machine, container_limit("/sys/fs/cgroup/memory.max").value_or(machine));
+    int64_t total = memory_info("MemTotal");
+    for (const ControlGroup& group : control_groups())
+      total = std::min(total, number_in(group.limit).value_or(total));
+    return total;
   }
   int64_t free_memory() const override {
-    const int64_t machine = memory_info("MemAvailable");
-    const auto limit = container_limit("/sys/fs/cgroup/memory.max");
-    const auto used = container_limit("/sys/fs/cgroup/memory.current");
-    return limit && used ? std::min(machine, std::max<int64_t>(0, *limit - *used)) : machine;
+    int64_t free = memory_info("MemAvailable");
+    for (const ControlGroup& group : control_groups()) {
+      const auto limit = number_in(group.limit), used = number_in(group.used);
+      if (limit && used) free = std::min(free, std::max<int64_t>(0, *limit - *used));
+    }
+    return free;
   }
   MemoryStats memory_stats() const override { return {}; }
   void reset_peak_memory() override {}
