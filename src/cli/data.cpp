@@ -45,6 +45,7 @@ std::string part_text(const char* name, const PartCheck& part) {
 
 void check(const DataArguments& options, const Settings& settings) {
   const Recipe recipe = read_recipe(options.file, settings);
+  require_files(recipe.data);
   const PairTokenizers tokenizers = make_tokenizers(recipe);
   const auto result =
       check_data({recipe.data, recipe.tasks, recipe.chat, *tokenizers.source, tokenizers.own_target.get()},
@@ -90,6 +91,7 @@ void show_pairs(const Recipe& recipe, const PairTokenizers& tokenizers, const Da
 
 void show(const DataArguments& options, const Settings& settings) {
   const Recipe recipe = read_recipe(options.file, settings);
+  require_files(recipe.data);
   const PairTokenizers tokenizers = make_tokenizers(recipe);
   const Tokenizer& tokenizer = *tokenizers.source;
   const auto dataset =

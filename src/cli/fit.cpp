@@ -11,7 +11,8 @@
 #include "cli/verbs.h"
 #include "core/device.h"
 #include "core/error.h"
-#include "tokenizer/tokenizer.h"
+#include "core/terminal.h"
+#include "model/model_size.h"
 #include "train/memory_plan.h"
 #include "train/precision.h"
 
@@ -62,12 +63,7 @@ struct Question {
 
 Question question(const FitArguments& options, const Settings& settings) {
   Recipe recipe = read_recipe(options.config, settings);
-  int64_t vocabulary = recipe.tokenizer.vocab_size;  // of the tokenizer that would be trained
-  if (recipe.model.vocab_size > 0)
-    vocabulary = 0;
-  else if (!recipe.tokenizer.path.empty())
-    vocabulary = load_tokenizer(recipe.tokenizer.path)->vocab_size();
-  recipe.model.resolve(vocabulary, recipe.data.seq_len);
+  resolve_model(recipe);
   Device& device = tightloop::device(recipe.train.device);
   if (recipe.model.translates())
     throw usage_error(
@@ -119,7 +115,8 @@ void fit(const FitArguments& options, const Settings& settings) {
   const auto advice = asked.planner.advice(budget);
 
   if (options.json) {
-    Json json{{"memory_bytes", static_cast<int64_t>(asked.memory)},
+    Json json{{"parameters", model_size(model).total},
+              {"memory_bytes", static_cast<int64_t>(asked.memory)},
               {"usable_bytes", static_cast<int64_t>(budget)},
               {"written", json_of(choice, model)},
               {"predicted_bytes", json_of(plan)},
@@ -132,10 +129,11 @@ void fit(const FitArguments& options, const Settings& settings) {
     std::puts(json.dump(2).c_str());
     return;
   }
-  std::string text =
-      fmt::format("{} rows x {} tokens, checkpointing {}, head {}: {} at the peak.\n", choice.micro_batch,
-                  asked.recipe.data.seq_len, checkpointing_text(choice.recomputed, model),
-                  choice.chunked ? "by chunks" : "with whole logits", size_text(plan.total()));
+  std::string text = fmt::format("{} parameters, vocabulary {}.\n",
+                                 human_count(static_cast<double>(model_size(model).total)), model.vocab_size);
+  text += fmt::format("{} rows x {} tokens, checkpointing {}, head {}: {} at the peak.\n", choice.micro_batch,
+                      asked.recipe.data.seq_len, checkpointing_text(choice.recomputed, model),
+                      choice.chunked ? "by chunks" : "with whole logits", size_text(plan.total()));
   text += fmt::format("  weights {}, masters {}, moments {}, gradients {}, activations {}, working {}\n",
                       size_text(plan.weights), size_text(plan.masters), size_text(plan.moments),
                       size_text(plan.gradients), size_text(plan.activations), size_text(plan.working));

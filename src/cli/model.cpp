@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/recipe.h"
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "core/files.h"
@@ -24,20 +25,23 @@ struct ModelArguments {
   bool json = false;
 };
 
+/// A preset's model, or a recipe's as it would be trained.
 Recipe recipe_of(const std::string& what, const Settings& settings) {
-  Recipe recipe;
-  Config config = recipe.bind();
   std::vector<std::string> names;
   for (const auto& preset : model_presets()) names.push_back(preset.name);
   if (is_file(what)) {
-    config.load(what);
-  } else if (std::ranges::count(names, what)) {
-    config.set("model.preset", what);
-  } else {
+    Recipe recipe = read_recipe(what, settings);
+    resolve_model(recipe);
+    return recipe;
+  }
+  if (!std::ranges::count(names, what)) {
     const auto guess = nearest(what, names);
     throw usage_error("'{}' is neither a preset nor a recipe's file.{} Presets: {}.", what,
                       guess ? fmt::format(" Did you mean '{}'?", *guess) : "", fmt::join(names, ", "));
   }
+  Recipe recipe;
+  Config config = recipe.bind();
+  config.set("model.preset", what);
   config.apply(settings);
   return recipe;
 }

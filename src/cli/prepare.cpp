@@ -31,6 +31,7 @@ std::string summary(const PrepareProgress& progress) {
 
 void run_prepare(const PrepareArguments& options, const Settings& settings) {
   const Recipe recipe = read_recipe(options.file, settings);
+  require_files(recipe.data);
   const PairTokenizers tokenizers = make_tokenizers(recipe);
   const auto report =
       prepare({recipe.data, recipe.tasks, recipe.chat, *tokenizers.source, tokenizers.own_target.get()},
