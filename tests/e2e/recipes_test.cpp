@@ -1,0 +1,159 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "e2e/program.h"
+
+namespace tightloop {
+namespace {
+
+using testing::contains;
+using testing::run;
+using testing::TempFolder;
+
+const std::string kConfigs = TIGHTLOOP_SOURCE_DIR "/configs/";
+
+std::string recipe(const std::string& name) { return "'" + kConfigs + name + ".yaml' "; }
+
+/// About so many bytes of sentences of made-up words, enough of them for any vocabulary here.
+void write_text(const fs::path& path, size_t bytes, bool paragraphs = true) {
+  const char* const syllables[]{"ri",  "ver", "sto", "ne",  "wal", "ks", "un", "der",
+                                "the", "ol",  "bri", "dge", "an",  "si", "ng", "ho"};
+  std::string text;
+  for (uint64_t i = 1, state = 1; text.size() < bytes; ++i) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    for (uint64_t bits = state >> 40, left = 1 + (state >> 62); left > 0; --left, bits >>= 4)
+      text += syllables[bits & 15];
+    text += i % 97 == 0 && paragraphs ? ".\n\n" : i % 11 == 0 ? ". " : " ";
+  }
+  write_file_whole(path, text);
+}
+
+std::string value_of(const fs::path& config, const std::string& key) {
+  std::ifstream lines(config);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("  " + key + ": ")) return line.substr(key.size() + 4);
+  return {};
+}
+
+// Small text: sizes are chosen and said, something is held out, the run ends by itself and goes on for
+// longer.
+TEST(TextRecipe, TenKilobytesGiveASmallRun) {
+  const TempFolder folder;
+  write_text(folder / "a.txt", 10'000, /*paragraphs=*/false);
+  const auto trained = run(folder.path(), "tightloop train " + recipe("text") +
+                                              "--data.train a.txt --train.device cpu --run.name a");
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+  EXPECT_TRUE(contains(trained.output, "10 kB of text, about ")) << trained.output;
+  EXPECT_TRUE(contains(trained.output, "2 layers of 64")) << trained.output;
+  EXPECT_TRUE(contains(trained.output, " epochs = ")) << trained.output;
+  EXPECT_TRUE(contains(trained.output, "held-out loss")) << trained.output;
+  EXPECT_FALSE(contains(trained.output, "no evaluation")) << trained.output;
+  const fs::path config = folder / "runs/a/config.yaml";
+  for (const char* key : {"vocab_size", "seq_len", "micro_batch", "steps", "eval_steps", "warmup_steps"})
+    EXPECT_GT(std::stoll(value_of(config, key)), 0) << key;
+  EXPECT_LT(std::stoll(value_of(config, "steps")), 300);
+  EXPECT_EQ(value_of(config, "preset"), "\"\"");
+  const auto again = run(folder.path(), "tightloop train --resume runs/a");
+  EXPECT_TRUE(contains(again.output, "--train.epochs")) << again.output;
+  const auto longer = run(folder.path(), "tightloop train --resume runs/a --train.epochs 22");
+  ASSERT_EQ(longer.exit_code, 0) << longer.output;
+  EXPECT_TRUE(contains(longer.output, "22 epochs = ")) << longer.output;
+}
+
+TEST(TextRecipe, AMegabyteGivesALargerRun) {
+  const TempFolder folder;
+  write_text(folder / "a.txt", 1'000'000);
+  const auto trained =
+      run(folder.path(), "tightloop train " + recipe("text") +
+                             "--data.train a.txt --train.device cpu --run.name a --train.stop_at 1 "
+                             "--train.threads 2");
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+  EXPECT_TRUE(contains(trained.output, "4 layers of 192")) << trained.output;
+  const fs::path config = folder / "runs/a/config.yaml";
+  EXPECT_EQ(value_of(config, "seq_len"), "128");
+  EXPECT_GT(std::stoll(value_of(config, "steps")), 100);
+  EXPECT_LT(std::stoll(value_of(config, "steps")), 2000);
+}
+
+TEST(TextRecipe, WhatIsGivenCountsAndBothLengthsAreRefused) {
+  const TempFolder folder;
+  write_text(folder / "a.txt", 10'000);
+  const std::string train =
+      "tightloop train " + recipe("text") + "--data.train a.txt --train.device cpu --run.name a ";
+  const auto both = run(folder.path(), train + "--train.steps 3 --train.epochs 1");
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_TRUE(contains(both.output, "--train.steps and --train.epochs")) << both.output;
+  const auto given =
+      run(folder.path(), train + "--train.steps 3 --model.layers 1 --tokenizer.vocab_size 257");
+  ASSERT_EQ(given.exit_code, 0) << given.output;
+  EXPECT_TRUE(contains(given.output, "step 3/3") || contains(given.output, "to step 3 ")) << given.output;
+  EXPECT_EQ(value_of(folder / "runs/a/config.yaml", "layers"), "1");
+}
+
+// One recipe, one number of parameters, whoever says it.
+TEST(ModelSizes, ShowFitAndTrainAgree) {
+  const TempFolder folder;
+  write_text(folder / "a.txt", 30'000);
+  const std::string arguments = recipe("text") + "--data.train a.txt --train.device cpu ";
+  const auto shown = run(folder.path(), "tightloop model show " + arguments + "--json"),
+             fitted = run(folder.path(), "tightloop fit " + arguments + "--json");
+  ASSERT_EQ(shown.exit_code, 0) << shown.output;
+  ASSERT_EQ(fitted.exit_code, 0) << fitted.output;
+  ASSERT_EQ(run(folder.path(), "tightloop train " + arguments + "--run.name a --train.stop_at 1").exit_code,
+            0);
+  const auto trained = run(folder.path(), "tightloop model show runs/a/config.yaml --json");
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+  const auto total = [](const std::string& output) {
+    return nlohmann::json::parse(output).at("parameters").at("total").get<int64_t>();
+  };
+  EXPECT_EQ(total(shown.output), total(trained.output));
+  EXPECT_EQ(total(shown.output), nlohmann::json::parse(fitted.output).at("parameters").get<int64_t>());
+  const auto unknown = run(folder.path(), "tightloop model show " + recipe("text"));
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_TRUE(contains(unknown.output, "--data.train")) << unknown.output;
+}
+
+TEST(CpuMemory, ATrainingThatDoesNotFitIsRefused) {
+  const TempFolder folder;
+  const auto outcome =
+      run(folder.path(), "tightloop train " + testing::tiny() +
+                             "--model.width 512 --train.micro_batch 64 --train.memory_limit 0.05");
+  EXPECT_EQ(outcome.exit_code, 5) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "train.memory_limit is 0.05 GiB")) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "tightloop fit")) << outcome.output;
+  EXPECT_FALSE(fs::exists(folder / "runs/quickstart"));
+}
+
+TEST(Recipes, SayWhereTheirFilesComeFrom) {
+  const TempFolder folder;
+  for (const char* name : {"sft-gsm8k", "shakespeare-char", "translate-multi30k", "translate-tatoeba-zh"}) {
+    const auto outcome = run(folder.path(), "tightloop train " + recipe(name));
+    EXPECT_EQ(outcome.exit_code, 3) << outcome.output;
+    EXPECT_TRUE(contains(outcome.output, "'data/")) << outcome.output;
+    EXPECT_TRUE(contains(outcome.output, "mkdir -p data")) << outcome.output;
+  }
+  const auto mine =
+      run(folder.path(), "tightloop train " + recipe("shakespeare-char") + "--data.train no.txt");
+  EXPECT_EQ(mine.exit_code, 3) << mine.output;
+  EXPECT_FALSE(contains(mine.output, "curl")) << mine.output;
+}
+
+TEST(Recipes, NameNoFolderThatUsersDoNotHave) {
+  for (const auto& entry : fs::directory_iterator(kConfigs)) {
+    EXPECT_FALSE(contains(read_file(entry.path()), "shared/")) << entry.path();
+  }
+}
+
+// tools/try_recipes.py without --quick tries all of them.
+TEST(Recipes, OneOfEachKindTrainsResumesAnswersAndExports) {
+  const TempFolder folder;
+  const auto outcome =
+      run(folder.path(), "python3 '" TIGHTLOOP_SOURCE_DIR
+                         "/tools/try_recipes.py' --quick --program '" TIGHTLOOP_BINARY_DIR "/tightloop'");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+}
+
+}  // namespace
+}  // namespace tightloop
