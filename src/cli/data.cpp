@@ -11,6 +11,7 @@
 #include "cli/output.h"
 #include "cli/recipe.h"
 #include "cli/verbs.h"
+#include "core/error.h"
 #include "core/log.h"
 #include "core/terminal.h"
 #include "data/check.h"
@@ -43,9 +44,19 @@ std::string part_text(const char* name, const PartCheck& part) {
       part.long_documents, part.cut_tokens > 0 ? fmt::format(" ({} tokens cut off)", part.cut_tokens) : "");
 }
 
+void print_text(const DataCheck& result) {
+  std::fputs((fmt::format("{} records\n", result.records) + part_text("train", result.train) +
+              part_text("val", result.val))
+                 .c_str(),
+             stdout);
+  if (result.bad.total() > 0) std::fputs((printable(result.bad.report()) + "\n").c_str(), stdout);
+}
+
 void check(const DataArguments& options, const Settings& settings) {
-  const Recipe recipe = read_recipe(options.file, settings);
+  Recipe recipe = read_recipe(options.file, settings);
   require_files(recipe.data);
+  const std::string on_bad_record = recipe.data.on_bad_record;
+  if (on_bad_record == "auto") recipe.data.on_bad_record = "skip";  // what is wrong is counted first
   const PairTokenizers tokenizers = make_tokenizers(recipe);
   const auto result =
       check_data({recipe.data, recipe.tasks, recipe.chat, *tokenizers.source, tokenizers.own_target.get()},
@@ -64,17 +75,16 @@ void check(const DataArguments& options, const Settings& settings) {
                               {"train", part_json(result.train)},
                               {"val", part_json(result.val)}};
     std::fputs((json.dump(2) + "\n").c_str(), stdout);
-    return;
+  } else {
+    print_text(result);
   }
-  std::fputs((fmt::format("{} records\n", result.records) + part_text("train", result.train) +
-              part_text("val", result.val))
-                 .c_str(),
-             stdout);
-  if (result.bad.total() > 0) std::fputs((printable(result.bad.report()) + "\n").c_str(), stdout);
-  if (result.train.rows == 0) {
-    log::warn("Nothing can be trained on this: it does not fill one row of data.seq_len = {} tokens.",
-              recipe.data.seq_len);
-  }
+  std::fflush(stdout);
+  recipe.data.on_bad_record = on_bad_record;
+  const uint64_t good = result.records - std::min(result.records, result.bad.total());
+  refuse_too_many_bad(recipe.data, result.bad, good);
+  if (result.train.rows == 0)
+    throw data_error("nothing can be trained on this: it does not fill one row of data.seq_len = {} tokens.",
+                     recipe.data.seq_len);
 }
 
 void show_pairs(const Recipe& recipe, const PairTokenizers& tokenizers, const Dataset& dataset,

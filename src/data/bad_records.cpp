@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "core/error.h"
+#include "data/encoding.h"
+#include "data/infer_source.h"
+#include "data/source.h"
 
 namespace tightloop {
 
@@ -34,15 +38,46 @@ void BadRecords::merge(std::span<const uint64_t> counts, const std::vector<std::
 uint64_t BadRecords::total() const { return std::accumulate(counts_.begin(), counts_.end(), uint64_t{0}); }
 
 std::string BadRecords::report() const {
-  if (total() == 0) return {};
+  return total() == 0 ? "" : fmt::format("skipped {} bad records: {}", total(), details());
+}
+
+std::string BadRecords::details() const {
   std::vector<std::string> kinds;
   for (size_t i = 0; i < counts_.size(); ++i)
     if (counts_[i] > 0)
       kinds.push_back(fmt::format("{} {}", counts_[i], bad_kind_name(static_cast<BadKind>(i))));
-  std::string text = fmt::format("skipped {} bad records: {}", total(), fmt::join(kinds, ", "));
+  std::string text = fmt::format("{}", fmt::join(kinds, ", "));
   for (const std::string& one : first_ones_) text += "\n  " + one;
   if (total() > kShown) text += fmt::format("\n  and {} more", total() - kShown);
   return text;
+}
+
+std::string advice_about_files(const DataConfig& config, bool any_good) {
+  if (config.generated() || config.source == "shards" || config.source == "parquet") return {};
+  std::vector<fs::path> paths;
+  for (const auto* patterns : {&config.train, &config.train_target, &config.val, &config.val_target})
+    std::ranges::move(expand_all(*patterns), std::back_inserter(paths));
+  std::string advice = encoding_advice(paths);
+  if (advice.empty() && !any_good && config.source == "jsonl" && !paths.empty() &&
+      !holds_json_records(paths[0]))
+    advice = fmt::format(
+        "'{}' does not look like JSON. data.source jsonl reads an object a line, or a list of them; plain "
+        "text is "
+        "--data.source text.",
+        paths[0].string());
+  return advice.empty() ? "" : "\n" + advice;
+}
+
+void refuse_too_many_bad(const DataConfig& config, const BadRecords& bad, uint64_t good) {
+  constexpr uint64_t kFew = 3;
+  constexpr double kMostBad = 0.05;
+  const uint64_t count = bad.total(), all = count + good;
+  const bool many = count >= kFew && static_cast<double>(count) > kMostBad * static_cast<double>(all);
+  if (config.on_bad_record != "auto" || count == 0 || (!many && good > 0)) return;
+  throw data_error(
+      "{} of {} documents cannot be used: {}{}\nTo go on without them, however many they are: "
+      "data.on_bad_record skip.",
+      count, all, bad.details(), advice_about_files(config, good > 0));
 }
 
 }  // namespace tightloop

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/data_config.h"
 #include "data/record.h"
 
 namespace tightloop {
@@ -30,11 +31,20 @@ class BadRecords {
   const std::vector<std::string>& first_ones() const { return first_ones_; }
   /// For the log: how many of which kind, then the first ones. Empty when there is nothing to say.
   std::string report() const;
+  /// The same without the first words.
+  std::string details() const;
 
  private:
   bool fail_;
   std::array<uint64_t, static_cast<size_t>(BadKind::kCount)> counts_{};
   std::vector<std::string> first_ones_;
 };
+
+/// With data.on_bad_record `auto`: a data error where more than 5 % of the documents (and at least 3 of them,
+/// or all) could not be used. It names what they have in common, such as another encoding.
+void refuse_too_many_bad(const DataConfig& config, const BadRecords& bad, uint64_t good);
+/// What the files seem to be that are no UTF-8 text, or no JSON where that is read and nothing was good: a
+/// line of its own; empty where there is nothing to say.
+std::string advice_about_files(const DataConfig& config, bool any_good = false);
 
 }  // namespace tightloop

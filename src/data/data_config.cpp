@@ -4,11 +4,12 @@ namespace tightloop {
 
 void DataConfig::describe(Fields& fields) {
   fields
-      .add(
-          "source", source,
-          "What the files hold; without files: generated tasks, spellings or pairs, or random ids to measure "
-          "speed with")
-      .choices({"text", "jsonl", "parquet", "pairs", "shards", "tasks", "spelling", "toy_pairs", "random"});
+      .add("source", source,
+           "What the files hold; auto: what the first of them looks like (a run's config.yaml names it); "
+           "without "
+           "files: generated tasks, spellings or pairs, or random ids to measure speed with")
+      .choices({"auto", "text", "jsonl", "parquet", "pairs", "shards", "tasks", "spelling", "toy_pairs",
+                "random"});
   fields.add("train", train, "Files to learn from, by name or pattern");
   fields.add("val", val, "Files to evaluate on; without any, a part of `train` is held out");
   fields.add("train_target", train_target,
@@ -81,8 +82,12 @@ void DataConfig::describe(Fields& fields) {
   fields.add("tokenizer_threads", tokenizer_threads, "Threads that tokenize; 0 uses all cores").range(0, 256);
   fields.add("tokenizer_batch_size", tokenizer_batch_size, "Documents that a tokenizer thread takes at once")
       .range(1, 1 << 20);
-  fields.add("on_bad_record", on_bad_record, "Skip records that cannot be used, or fail at the first one")
-      .choices({"skip", "fail"});
+  fields
+      .add(
+          "on_bad_record", on_bad_record,
+          "Records that cannot be used: skip them, or fail at the first one; auto: skip them, and stop where "
+          "they are more than 5 % of all")
+      .choices({"auto", "skip", "fail"});
   fields.add("max_record_bytes", max_record_bytes, "Longest record that is read whole")
       .range(16, static_cast<double>(int64_t{1} << 40));
 }

@@ -34,7 +34,7 @@ struct DataConfig {
   bool pin_memory = true;
   int64_t tokenizer_threads = 0;
   int64_t tokenizer_batch_size = 128;
-  std::string on_bad_record = "skip";
+  std::string on_bad_record = "auto";
   int64_t max_record_bytes = int64_t{64} << 20;
 
   /// Whether records are made here, without files.

@@ -69,8 +69,9 @@ Parts index_source(const SourceOptions& options, const fs::path& folder, BadReco
           std::make_shared<LiveDocuments>(index.val, files, renderer, options.tokenizer)};
 }
 
-Parts load_source(const SourceOptions& options, const fs::path& index_folder, BadRecords& bad) {
+Parts load_source(const SourceOptions& options, const fs::path& index_folder, BadRecords& all_bad) {
   const DataConfig& config = options.data;
+  BadRecords bad(config.on_bad_record == "fail");
   if (config.source == "random")
     throw usage_error(
         "data.source random has no records to read: its ids are made for `train` and `bench`, to measure "
@@ -96,11 +97,14 @@ Parts load_source(const SourceOptions& options, const fs::path& index_folder, Ba
     if (has_val_records(config)) read_all(options, true, bad, *train, *val);
     parts = {train, val};
   }
+  const uint64_t documents = parts.first->size() + parts.second->size();
+  refuse_too_many_bad(config, bad, documents / (config.holds_pairs() ? 2 : 1));
+  all_bad.merge(bad);
   if (parts.first->size() == 0) {
     throw data_error(
-        "there is no document to learn from in '{}'{}.{}", fmt::join(config.train, "', '"),
+        "there is no document to learn from in '{}'{}.{}{}", fmt::join(config.train, "', '"),
         parts.second->size() > 0 ? ": all were held out; see data.documents and data.holdout" : "",
-        bad.total() > 0 ? " " + bad.report() : "");
+        bad.total() > 0 ? " " + bad.report() : "", bad.total() > 0 ? advice_about_files(config) : "");
   }
   return parts;
 }

@@ -13,16 +13,6 @@ namespace dom = simdjson::dom;
 constexpr std::array<std::string_view, 10> kMetadata{"id",   "message_id", "parent_id",  "uuid", "index",
                                                      "turn", "timestamp",  "created_at", "lang", "language"};
 
-bool says_nothing(dom::element value) {
-  std::string_view text;
-  dom::array list;
-  dom::object object;
-  if (value.is_null()) return true;
-  if (value.get(text) == simdjson::SUCCESS) return text.empty();
-  if (value.get(list) == simdjson::SUCCESS) return list.size() == 0;
-  return value.get(object) == simdjson::SUCCESS && object.size() == 0;
-}
-
 template <class Names>
 bool holds(const Names& names, std::string_view name) {
   return std::ranges::find(names, name) != std::ranges::end(names);
@@ -80,11 +70,20 @@ void add_parts(Role role, dom::array parts, const DataConfig& config, std::vecto
 
 }  // namespace
 
-void read_messages(dom::element value, const DataConfig& config, std::vector<Message>& messages) {
+bool says_nothing(dom::element value) {
+  std::string_view text;
+  dom::array list;
+  dom::object object;
+  if (value.is_null()) return true;
+  if (value.get(text) == simdjson::SUCCESS) return text.empty();
+  if (value.get(list) == simdjson::SUCCESS) return list.size() == 0;
+  return value.get(object) == simdjson::SUCCESS && object.size() == 0;
+}
+
+void add_turns(dom::element value, const DataConfig& config, std::vector<Message>& messages) {
   dom::array turns;
   if (value.get(turns) != simdjson::SUCCESS)
     throw BadRecord{BadKind::kWrongType, "the conversation is not a list"};
-  bool assistant = false;
   for (const dom::element turn : turns) {
     dom::object object;
     if (turn.get(object) != simdjson::SUCCESS)
@@ -105,13 +104,17 @@ void read_messages(dom::element value, const DataConfig& config, std::vector<Mes
       messages.push_back({role, text_of(content, key)});
     }
     if (role != Role::kAssistant) continue;
-    assistant = true;
     if (std::all_of(messages.begin() + first, messages.end(),
                     [](const Message& m) { return m.text.empty(); }))
       throw BadRecord{BadKind::kEmpty, "an answer of the assistant is empty"};
   }
+}
+
+void read_messages(dom::element value, const DataConfig& config, std::vector<Message>& messages) {
+  add_turns(value, config, messages);
   if (messages.empty()) throw BadRecord{BadKind::kEmpty, "the conversation has no turn"};
-  if (!assistant) throw BadRecord{BadKind::kNoAssistant, "no turn of the assistant to learn from"};
+  if (std::ranges::none_of(messages, [](const Message& m) { return m.role == Role::kAssistant; }))
+    throw BadRecord{BadKind::kNoAssistant, "no turn of the assistant to learn from"};
 }
 
 // The part before the last = is code, the part behind it is what comes back.
@@ -151,11 +154,19 @@ void demand_known_fields(dom::object record, std::string_view format, const Data
 
 std::span<const std::string_view> fields_with_meaning(std::string_view format) {
   static constexpr std::array<std::string_view, 19> kNames{
-      "tools", "functions", "function_call", "tool_calls", "system", "system_prompt", "documents", "images",
-      "image", "videos", "video", "audios", "audio", "thinking", "reasoning_content",
-      // beside a question
-      "input", "context", "passage", "history"};
-  return std::span(kNames).first(format == "chat" ? 15 : kNames.size());
+      // part of a record with one answer
+      "system", "system_prompt",
+      // always
+      "tools", "functions", "function_call", "tool_calls", "documents", "images", "image", "videos", "video",
+      "audios", "audio", "thinking", "reasoning_content",
+      // beside an instruction, a prompt or a question
+      "passage",
+      // part of an instruction, beside a prompt or a question
+      "input", "context", "history"};
+  const auto names = std::span(kNames);
+  if (format == "instruction") return names.subspan(2, 14);
+  if (format == "prompt") return names.subspan(2);
+  return format == "chat" ? names.first(15) : names;
 }
 
 }  // namespace tightloop

@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include "data/json_access.h"
 #include "data/json_messages.h"
 
@@ -25,8 +27,17 @@ class JsonContents {
     if (parse_json(record.bytes, scratch.parser, scratch.rewritten).get(object) != simdjson::SUCCESS)
       throw BadRecord{BadKind::kWrongType, "the record is not an object"};
     const std::string format = config_.format == "auto" ? guess(object) : config_.format;
-    if (format == "text") return text_of(field_of(object, config_.text_field), config_.text_field);
+    if (format == "text") {
+      if (!has_field(object, config_.text_field)) refuse_shape(object);
+      return text_of(field_of(object, config_.text_field), config_.text_field);
+    }
     scratch.messages.clear();
+    if (format == "chat" && !has_field(object, messages_field(object))) {
+      const AnswerShape shape = config_.messages_field.empty() ? answer_shape(object) : AnswerShape::kNone;
+      if (shape == AnswerShape::kNone) refuse_shape(object);
+      read_answer(object, shape, config_, scratch.question, scratch.messages);
+      return std::nullopt;
+    }
     demand_known_fields(object, format, config_);
     if (format == "chat") {
       read_messages(field_of(object, messages_field(object)), config_, scratch.messages);
@@ -41,6 +52,22 @@ class JsonContents {
     return std::nullopt;
   }
 
+  /// What the fields of a record say, whatever data.format is. Throws BadRecord.
+  RecordShape shape(const Record& record, Scratch& scratch) const {
+    read(record, scratch);
+    const dom::object object = parse_json(record.bytes, scratch.parser, scratch.rewritten).get_object();
+    const std::string format = guess(object);
+    if (format == "text") return {format, fmt::format("texts ({})", config_.text_field)};
+    if (format == "question") return {format, "questions and answers"};
+    if (format == "choice") return {format, "multiple choice questions"};
+    const AnswerShape answer = answer_shape(object);
+    const bool turns = has_field(object, messages_field(object));
+    return {format,
+            fmt::format("conversations ({})", turns                            ? messages_field(object)
+                                              : answer == AnswerShape::kPrompt ? "prompt, completion"
+                                                                               : "instruction, output")};
+  }
+
  private:
   std::string messages_field(dom::object object) const {
     if (!config_.messages_field.empty()) return config_.messages_field;
@@ -53,7 +80,28 @@ class JsonContents {
     if (has_field(object, config_.choices_field)) return "choice";
     if (has_field(object, config_.question_field) && has_field(object, config_.answer_field))
       return "question";
-    return "text";
+    return answer_shape(object) != AnswerShape::kNone ? "chat" : "text";
+  }
+
+  [[noreturn]] void refuse_shape(dom::object object) const {
+    constexpr size_t kShown = 12;
+    std::vector<std::string> names;
+    for (const auto field : object) {
+      if (names.size() == kShown) break;
+      names.push_back(fmt::format("'{}'", field.key.substr(0, 40)));
+    }
+    const std::string chat = config_.messages_field.empty() ? "'messages', 'conversations'"
+                                                            : fmt::format("'{}'", config_.messages_field);
+    throw BadRecord{
+        BadKind::kMissingField,
+        fmt::format(
+            "its fields are {}; data.format {} needs {}", fmt::join(names, ", "), config_.format,
+            config_.format == "text" ? fmt::format("'{}' (data.text_field)", config_.text_field)
+            : config_.format == "chat"
+                ? chat + ", 'instruction' and 'output', or 'prompt' and 'completion'"
+                : fmt::format("'{}', {}, 'instruction' and 'output', 'prompt' "
+                              "and 'completion', or '{}' and '{}'",
+                              config_.text_field, chat, config_.question_field, config_.answer_field))};
   }
 
   void read_question(dom::object object, Scratch& scratch) const {
@@ -128,19 +176,28 @@ std::unique_ptr<Renderer> make_json_renderer(const DataConfig& config, const Tok
   return std::make_unique<JsonRenderer>(config, tokenizer, std::move(chat), std::move(why_no_chat));
 }
 
-std::function<bool(const Record&, std::string&)> make_json_texts(const DataConfig& config) {
+std::optional<RecordShape> record_shape(const Record& record, const DataConfig& config) {
+  DataConfig any = config;
+  any.format = "auto";
+  try {
+    if (record.bad != BadKind::kNone) return {};
+    return JsonContents(any).shape(record, own_scratch());
+  } catch (const BadRecord&) {
+    return {};
+  }
+}
+
+std::function<void(const Record&, std::string&)> make_json_texts(const DataConfig& config) {
   return [contents = JsonContents(config)](const Record& record, std::string& out) {
     out.clear();
     Scratch& scratch = own_scratch();
-    try {
-      if (const auto text = contents.read(record, scratch)) {
-        out = *text;
-      } else {
-        for (const Message& message : scratch.messages) (out += message.text) += '\n';
-      }
-    } catch (const BadRecord&) {
+    if (record.bad != BadKind::kNone) throw BadRecord{record.bad, std::string(record.bytes)};
+    if (const auto text = contents.read(record, scratch)) {
+      out = *text;
+    } else {
+      for (const Message& message : scratch.messages) (out += message.text) += '\n';
     }
-    return !out.empty();
+    if (out.empty()) throw BadRecord{BadKind::kEmpty, "the text is empty"};
   };
 }
 

@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "data/infer_source.h"
 #include "data/mixture.h"
 #include "data/source.h"
 
@@ -32,6 +33,16 @@ class Named {
                             val != was_val ? ": evaluation is on documents that were learned" : ""));
     }
   }
+  void look_for_records(const std::vector<std::string>& patterns) {
+    for (const fs::path& path : expand_all(patterns)) {
+      if (!holds_json_records(path)) continue;
+      doubts_.push_back(fmt::format(
+          "'{}' holds JSON records, and data.source text learns them as they are written, braces and "
+          "names included. --data.source jsonl learns what is in them.",
+          path.string()));
+      return;
+    }
+  }
   std::vector<std::string> doubts() && { return std::move(doubts_); }
 
  private:
@@ -49,6 +60,7 @@ std::vector<std::string> doubts_about_files(const DataConfig& config) {
     const DataConfig& data = entry.data;
     if (data.generated() || data.source == "shards" || data.source == "random") continue;
     named.add(data.train, entry.name + ".train");
+    if (data.source == "text") named.look_for_records(data.train);
     named.add(data.train_target, entry.name + ".train_target");
     named.add(data.val, entry.name + ".val");
     named.add(data.val_target, entry.name + ".val_target");

@@ -59,15 +59,12 @@ SentenceMarks::SentenceMarks(const Tokenizer& tokenizer)
     : begin(tokenizer.token_id("<s>").value_or(tokenizer.end_of_text())),
       end(tokenizer.token_id("</s>").value_or(tokenizer.end_of_text())) {}
 
-std::function<bool(const Record&, std::string&, std::string&)> make_pair_texts(const DataConfig& config,
+std::function<void(const Record&, std::string&, std::string&)> make_pair_texts(const DataConfig& config,
                                                                                bool json) {
   return [config, json](const Record& record, std::string& source, std::string& target) {
-    try {
-      std::tie(source, target) = sides_of(record, config, json);
-      return true;
-    } catch (const BadRecord&) {
-      return false;
-    }
+    std::tie(source, target) = sides_of(record, config, json);
+    demand_text(source);
+    demand_text(target);
   };
 }
 

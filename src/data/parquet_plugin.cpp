@@ -172,12 +172,15 @@ class ParquetRecords : public RecordReader {
     check(builder.Build(&reader));
     // Columns are leaves; a nested field has several.
     const auto* schema = reader->parquet_reader()->metadata()->schema();
+    std::vector<std::string> there;
     for (int leaf = 0; leaf < schema->num_columns(); ++leaf) {
       const std::string root = schema->GetColumnRoot(leaf)->name();
+      if (there.empty() || there.back() != root) there.push_back(root);
       if (std::find(columns_.begin(), columns_.end(), root) != columns_.end()) selected_.push_back(leaf);
     }
     if (selected_.empty() && schema->num_columns() > 0) {
-      throw Broken(fmt::format("none of the columns {} is in it", fmt::join(columns_, ", ")));
+      throw Broken(fmt::format("its columns are {}; none of the columns {} is in it", fmt::join(there, ", "),
+                               fmt::join(columns_, ", ")));
     }
     reader_ = std::move(reader);
     group_bytes_ = file_bytes(path) / std::max(1, reader_->num_row_groups());

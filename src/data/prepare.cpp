@@ -190,6 +190,7 @@ uint64_t prepare_key(const SourceOptions& options) {
   data.tokenizer_batch_size = standard.tokenizer_batch_size;
   data.rows = standard.rows, data.seq_len = standard.seq_len, data.cache = standard.cache;
   data.tokenize = standard.tokenize;
+  if (data.on_bad_record == "auto") data.on_bad_record = "skip";
   std::string all = hashed_text("data", data) + hashed_text("tasks", options.tasks) +
                     hashed_text("chat", options.chat) + hex64(options.tokenizer.fingerprint());
   if (options.target_tokenizer) all += hex64(options.target_tokenizer->fingerprint());
@@ -265,6 +266,10 @@ PrepareReport prepare(const SourceOptions& options, const PrepareOptions& prepar
     state.totals.records = before + seen;
   }
   if (stopped) return report;
+  PrepareProgress now = state.totals;
+  shards.add_to(now);
+  refuse_too_many_bad(options.data, report.bad,
+                      (now.train_documents + now.val_documents) / (options.data.holds_pairs() ? 2 : 1));
   if (!shards.empty() || state.totals.shards == 0) shards.finish(state.totals);
   state.stage = 2;
   state.bad = report.bad;

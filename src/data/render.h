@@ -49,7 +49,7 @@ class Renderer {
   virtual void make(const Record& record, Rendered& out) const = 0;
 };
 
-/// Thrown inside of renderers, never out of them; by read_choice().
+/// Thrown inside of renderers, never out of them; by read_choice() and by what makes texts.
 struct BadRecord {
   BadKind kind;
   std::string why;
@@ -78,9 +78,16 @@ struct ChoiceQuestion {
 /// else one of the labels; without labels, a letter or the choice itself. Throws BadRecord.
 ChoiceQuestion read_choice(std::string_view json, const DataConfig& config);
 
-/// Of JSON records, the text or the words of all turns, for what is made from texts alone. False for a record
-/// without any.
-std::function<bool(const Record&, std::string&)> make_json_texts(const DataConfig& config);
+/// What a JSON record holds: its data.format, and in words, such as "conversations (messages)".
+struct RecordShape {
+  std::string format, holds;
+};
+/// By its fields; nothing for a record that cannot be used.
+std::optional<RecordShape> record_shape(const Record& record, const DataConfig& config);
+
+/// Of JSON records, the text or the words of all turns, for what is made from texts alone. Throws BadRecord
+/// for a record without any.
+std::function<void(const Record&, std::string&)> make_json_texts(const DataConfig& config);
 
 /// The tokens that a sentence of a pair stands between: <s> and </s>, or the end-of-text token where the
 /// tokenizer has none.
@@ -94,8 +101,8 @@ struct SentenceMarks {
 std::unique_ptr<Renderer> make_pair_renderer(const DataConfig& config, const Tokenizer& source,
                                              const Tokenizer& target, bool json);
 
-/// Of pairs, both sentences as they are written. False for a record that is none.
-std::function<bool(const Record&, std::string&, std::string&)> make_pair_texts(const DataConfig& config,
+/// Of pairs, both sentences as they are written. Throws BadRecord for a record that is none.
+std::function<void(const Record&, std::string&, std::string&)> make_pair_texts(const DataConfig& config,
                                                                                bool json);
 
 /// Throws BadRecord for bytes that are no UTF-8 text: invalid, UTF-16, or with a NUL byte.

@@ -53,7 +53,8 @@ std::vector<std::string> columns_of(const DataConfig& config) {
   if (format == "auto") columns.push_back(config.text_field);
   if (format == "chat" || format == "auto") {
     if (config.messages_field.empty())
-      columns.insert(columns.end(), {"messages", "conversations"});
+      columns.insert(columns.end(), {"messages", "conversations", "instruction", "input", "context", "output",
+                                     "response", "history", "prompt", "completion"});
     else
       columns.push_back(config.messages_field);
   }

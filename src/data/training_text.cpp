@@ -12,7 +12,9 @@
 namespace tightloop {
 
 TrainingText::TrainingText(const DataConfig& config, const TasksConfig& tasks, PairSide side)
-    : side_(side), val_share_(config.val.empty() && config.holdout_by == "hash" ? config.holdout : 0) {
+    : side_(side),
+      val_share_(config.val.empty() && config.holdout_by == "hash" ? config.holdout : 0),
+      bad_(config.on_bad_record == "fail") {
   if (config.source == "tasks") {
     reader_ = make_question_reader(training_questions(tasks));
     val_share_ = 0;
@@ -50,20 +52,32 @@ bool TrainingText::next(std::string& text) {
       if (!reader_->read(batch_, /*records=*/256, /*bytes=*/1 << 20)) return false;
     }
     const Record record = batch_[at_++];
-    if (record.bad != BadKind::kNone) continue;
-    if (record.first) held_out_ = is_held_out(record.bytes, val_share_);
-    if (held_out_) continue;
-    if (of_pair_) {
-      if (!of_pair_(record, text, translation_)) continue;
-      if (side_ == PairSide::kTarget) text.swap(translation_);
-      if (side_ != PairSide::kBoth) translation_.clear();
-      return true;
+    if (record.bad == BadKind::kNone) {
+      if (record.first) held_out_ = is_held_out(record.bytes, val_share_);
+      if (held_out_) continue;
     }
-    if (!of_json_) {
-      text = record.bytes;
+    try {
+      make_text(record, text);
+      good_ += record.last;
       return true;
+    } catch (const BadRecord& bad) {
+      translation_.clear();
+      bad_.add(bad.kind, reader_->files()[record.file], record.line, record.byte, bad.why);
     }
-    if (of_json_(record, text)) return true;
+  }
+}
+
+void TrainingText::make_text(const Record& record, std::string& text) {
+  if (record.bad != BadKind::kNone) throw BadRecord{record.bad, std::string(record.bytes)};
+  if (of_pair_) {
+    of_pair_(record, text, translation_);
+    if (side_ == PairSide::kTarget) text.swap(translation_);
+    if (side_ != PairSide::kBoth) translation_.clear();
+  } else if (of_json_) {
+    of_json_(record, text);
+  } else {
+    demand_text(record.bytes);
+    text = record.bytes;
   }
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "data/bad_records.h"
 #include "data/data_config.h"
 #include "data/record.h"
 #include "data/tasks.h"
@@ -23,17 +24,24 @@ class TrainingText {
   bool next(std::string& text);
   /// The files' records, for a line of progress.
   const RecordReader& reader() const { return *reader_; }
+  /// What was left out so far, and how many documents were good.
+  const BadRecords& bad() const { return bad_; }
+  uint64_t good() const { return good_; }
 
  private:
+  void make_text(const Record& record, std::string& text);
+
   std::unique_ptr<RecordReader> reader_;
-  std::function<bool(const Record&, std::string&)> of_json_;  // where records are JSON
-  std::function<bool(const Record&, std::string&, std::string&)> of_pair_;
+  std::function<void(const Record&, std::string&)> of_json_;  // where records are JSON
+  std::function<void(const Record&, std::string&, std::string&)> of_pair_;
   const PairSide side_;
   std::string translation_;  // of the source that was given out last, still to come
   double val_share_;
   RecordBatch batch_;
   size_t at_ = 0;
   bool held_out_ = false;  // the document whose pieces are coming
+  BadRecords bad_;
+  uint64_t good_ = 0;
 };
 
 }  // namespace tightloop

@@ -164,7 +164,7 @@ TEST(BadFiles, ExactCountsAndNoGoodRecordLost) {
                                                                   : kGood + "\n");
     config.train = {(folder / "bad").string()};
     if (!file.bytes.starts_with("[")) config.train.push_back((folder / "good").string());
-    config.max_record_bytes = 100000;
+    config.max_record_bytes = 100000, config.on_bad_record = "skip";
     config.holdout = 0;
     Dataset dataset;
     try {

@@ -77,7 +77,7 @@ struct Forms {
   Dataset memory, live, shards;
 
   void load() {
-    config.tokenizer_threads = 2;
+    config.tokenizer_threads = 2, config.on_bad_record = "skip";
     config.tokenize = "start";
     memory = load_dataset(config, {}, *tokenizer);
     prepare({config, {}, {}, *tokenizer}, {folder / "shards", 20000, {}});

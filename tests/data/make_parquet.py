@@ -20,3 +20,6 @@ pq.write_table(pa.table({"question": ["Q?"] * 3, "choices": [["x", "y"]] * 3, "a
                folder + "/choice.parquet")
 pq.write_table(pa.table({"unrelated": [1, 2]}), folder + "/columns.parquet")
 pq.write_table(pa.table({"text": pa.array([], pa.string())}), folder + "/empty.parquet")
+pq.write_table(pa.table({"instruction": ["Add.", "Hi"], "input": ["1 2", None], "output": ["3", "yo"], "text": ["x", "y"]}),
+               folder + "/alpaca.parquet")
+pq.write_table(pa.table({"prompt": ["Hi"], "completion": ["yo"], "id": [1]}), folder + "/prompt.parquet")

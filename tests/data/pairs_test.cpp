@@ -36,6 +36,7 @@ DataConfig config_of(const fs::path& train) {
   config.source = "pairs";
   config.train = {train.string()};
   config.holdout = 0;
+  config.on_bad_record = "skip";
   return config;
 }
 

@@ -31,7 +31,7 @@ class Parquet : public ::testing::Test {
     DataConfig config;
     config.source = "parquet";
     config.format = format;
-    config.holdout = 0;
+    config.holdout = 0, config.on_bad_record = "skip";
     for (const auto& name : names) config.train.push_back((folder_ / name).string());
     return load_dataset(config, {}, ByteTokenizer({"<|im_start|>", "<|im_end|>"}));
   }
@@ -105,6 +105,16 @@ TEST_F(Parquet, OrderDoesNotDependOnThreads) {
   one.train->read(0, a.size(), a.data());
   four.train->read(0, b.size(), b.data());
   EXPECT_EQ(a, b);
+}
+
+TEST_F(Parquet, InstructionsAndPromptsAreConversations) {
+  for (const char* format : {"auto", "chat"}) {
+    const Dataset alpaca = load({"alpaca.parquet"}, format);
+    ASSERT_EQ(alpaca.train->size(), 2u) << alpaca.bad.report();
+    EXPECT_EQ(text_of(alpaca, 0),
+              "<|im_start|>user\nAdd.\n1 2<|im_end|>\n<|im_start|>assistant\n3<|im_end|>\n");
+    EXPECT_EQ(load({"prompt.parquet"}, format).train->size(), 1u);
+  }
 }
 
 }  // namespace

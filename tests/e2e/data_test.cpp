@@ -121,7 +121,7 @@ TEST(DataVerbs, MistakesAreExplained) {
   } kMistakes[] = {
       {"data show " + kText + "--data.train tiny.txt --rows 0", "'0' is not a number from 1 on", 2},
       {"data check " + kText + "--data.train empty.txt", "no text to train a tokenizer on in 'empty.txt'", 3},
-      {"data check " + kText + "--data.train tiny.txt", "does not fill one row of data.seq_len = 64", 0},
+      {"data check " + kText + "--data.train tiny.txt", "does not fill one row of data.seq_len = 64", 3},
       {"prepare " + kText + "--data.train tiny.txt --output tiny.txt", "cannot make the folder 'tiny.txt", 2},
       {"prepare " + kText + "--data.train empty.txt --tokenizer.vocab_size 257 --output out",
        "no document to learn from", 3},

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+
+#include "core/files.h"
+#include "data/data_config.h"
+
+namespace tightloop {
+
+/// What files hold, found out from their content.
+struct InferredSource {
+  std::string source;  // data.source: text, jsonl, parquet, pairs or shards
+  std::string format;  // of records: text, chat, question or choice; empty: unknown, or no records
+  std::string holds;   // in words, such as "conversations (messages)"
+  fs::path file;       // the one that was looked into
+};
+
+/// Looks into the first file that data.train names, and that is not empty; gzip and zstd are unpacked for it.
+/// `pairs`: the model translates, so that sentences and their translations are looked for; a data error where
+/// there are none.
+InferredSource infer_source(const DataConfig& config, bool pairs);
+
+/// Whether a file holds JSON objects, one a line or as a list.
+bool holds_json_records(const fs::path& path);
+
+}  // namespace tightloop

@@ -1,0 +1,108 @@
+// Records with one answer: Alpaca's and {prompt, completion}.
+#include <fstream>
+
+#include "core/files.h"
+#include "data/byte_tokenizer.h"
+#include "data/dataset.h"
+#include "data/render.h"
+#include "support.h"
+
+namespace tightloop {
+namespace {
+
+using testing::ByteTokenizer;
+using testing::TempFolder;
+
+const ByteTokenizer& answers_tokenizer() {
+  static const ByteTokenizer instance({"<|im_start|>", "<|im_end|>"});
+  return instance;
+}
+
+Rendered rendered_answer(std::string text, const std::string& format) {
+  text.reserve(text.size() + kRecordPadding);
+  Record record;
+  record.bytes = text;
+  Rendered out;
+  DataConfig data;
+  data.format = format;
+  make_json_renderer(data, answers_tokenizer(),
+                     std::make_shared<ChatTemplate>(ChatConfig(), answers_tokenizer()))
+      ->render(record, out);
+  return out;
+}
+
+std::string turn(const std::string& role, const std::string& text) {
+  return "<|im_start|>" + role + "\n" + text + "<|im_end|>\n";
+}
+
+TEST(Answers, AreReadAsConversations) {
+  const std::string chat = turn("user", "Add.\n1 2") + turn("assistant", "3");
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {R"({"instruction":"Add.","input":"1 2","output":"3"})", chat},
+      {R"({"instruction":"Add.","context":"1 2","response":"3","category":"math"})", chat},
+      {R"({"instruction":"Hi","input":"","output":"yo","text":"both of it"})",
+       turn("user", "Hi") + turn("assistant", "yo")},
+      {R"({"instruction":"Hi","input":null,"output":"yo","system":"S","history":[["a","b"]]})",
+       turn("system", "S") + turn("user", "a") + turn("assistant", "b") + turn("user", "Hi") +
+           turn("assistant", "yo")},
+      {R"({"prompt":"Hi","completion":"yo"})", turn("user", "Hi") + turn("assistant", "yo")},
+      {R"({"prompt":"Hi","response":"yo"})", turn("user", "Hi") + turn("assistant", "yo")},
+      {R"({"prompt":[{"role":"system","content":"S"},{"role":"user","content":"Hi"}],)"
+       R"("completion":[{"role":"assistant","content":"yo"}]})",
+       turn("system", "S") + turn("user", "Hi") + turn("assistant", "yo")}};
+  for (const auto& [record, expected] : cases)
+    for (const char* format : {"auto", "chat"}) {
+      const Rendered out = rendered_answer(record, format);
+      EXPECT_EQ(out.why, "") << record;
+      EXPECT_EQ(answers_tokenizer().decode(out.ids), expected) << record;
+    }
+  // Only the answer and its end are learned.
+  const Rendered out = rendered_answer(R"({"prompt":"Hi","completion":"yo"})", "auto");
+  EXPECT_EQ(std::count(out.mask.begin(), out.mask.end(), 1), 3);
+}
+
+TEST(Answers, ThatCannotBeLearnedAreBadRecords) {
+  const std::vector<std::tuple<std::string, BadKind, std::string>> cases{
+      {R"({"instruction":"Hi","output":""})", BadKind::kEmpty, "answer"},
+      {R"({"instruction":"","input":"","output":"x"})", BadKind::kEmpty, "instruction"},
+      {R"({"prompt":"Hi","completion":null})", BadKind::kEmpty, "answer"},
+      {R"({"prompt":"Hi","completion":7})", BadKind::kWrongType, "completion"},
+      {R"({"prompt":"Hi","completion":"x","context":"C"})", BadKind::kUnknownField, "'context'"},
+      {R"({"instruction":"Hi","output":"x","tools":[1]})", BadKind::kUnknownField, "'tools'"},
+      {R"({"instruction":"Hi","output":"x","history":["a"]})", BadKind::kWrongType, "history"},
+      {R"({"prompt":[{"role":"user","content":"a"}],"completion":[{"role":"user","content":"b"}]})",
+       BadKind::kNoAssistant, "assistant"}};
+  for (const auto& [record, kind, word] : cases) {
+    const Rendered out = rendered_answer(record, "auto");
+    EXPECT_EQ(out.bad, kind) << record << out.why;
+    EXPECT_NE(out.why.find(word), std::string::npos) << record << out.why;
+  }
+}
+
+TEST(Answers, AnUnknownShapeNamesItsFieldsAndThoseThatAreKnown) {
+  for (const char* format : {"auto", "chat", "text"}) {
+    const Rendered out = rendered_answer(R"({"id":1,"body":"x"})", format);
+    EXPECT_EQ(out.bad, BadKind::kMissingField);
+    EXPECT_NE(out.why.find("'id', 'body'"), std::string::npos) << out.why;
+    EXPECT_NE(out.why.find(std::string(format) == "text" ? "'text'" : "'instruction' and 'output'"),
+              std::string::npos)
+        << out.why;
+  }
+}
+
+TEST(Answers, ComeAsLinesAndAsAList) {
+  TempFolder folder;
+  const std::string one = R"({"instruction":"Hi","output":"yo"})",
+                    two = R"({"prompt":"Hi","completion":"yo"})";
+  write_file_whole(folder / "a.jsonl", one + "\n" + two + "\n");
+  write_file_whole(folder / "a.json", "[" + one + ",\n" + two + "]");
+  for (const char* name : {"a.jsonl", "a.json"}) {
+    DataConfig data;
+    data.source = "jsonl", data.train = {(folder / name).string()}, data.holdout = 0;
+    const Dataset dataset = load_dataset(data, {}, answers_tokenizer());
+    EXPECT_EQ(dataset.train->size(), 2u) << name << dataset.bad.report();
+  }
+}
+
+}  // namespace
+}  // namespace tightloop

@@ -1,0 +1,92 @@
+#include "data/infer_source.h"
+
+#include "data/gzip.h"
+#include "data/named_files.h"
+#include "support.h"
+
+namespace tightloop {
+namespace {
+
+using testing::TempFolder;
+
+class InferSource : public ::testing::Test {
+ protected:
+  InferredSource infer(const std::string& name, const std::string& bytes, bool pairs = false) {
+    write_file_whole(folder_ / name, bytes);
+    DataConfig data;
+    data.train = {(folder_ / name).string()};
+    return infer_source(data, pairs);
+  }
+  TempFolder folder_;
+};
+
+TEST_F(InferSource, GoesByTheContentAndNotByTheName) {
+  const std::string chat =
+      R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]})";
+  const struct {
+    std::string bytes, source, format, holds;
+  } kCases[] = {
+      {"Once upon a time\n\nthere was", "text", "", "plain text"},
+      {"[Chapter 1]\nIt was {dark}.", "text", "", "plain text"},
+      {"one\teins\ntwo\tzwei\n", "text", "", "plain text"},
+      {chat + "\n", "jsonl", "chat", "conversations (messages)"},
+      {"\xef\xbb\xbf" + chat, "jsonl", "chat", "conversations (messages)"},
+      {"[\n  " + chat + "]", "jsonl", "chat", "conversations (messages)"},
+      {R"({"conversations":[{"from":"human","value":"q"},{"from":"gpt","value":"a"}]})", "jsonl", "chat",
+       "conversations (conversations)"},
+      {R"({"instruction":"q","input":"","output":"a"})", "jsonl", "chat",
+       "conversations (instruction, output)"},
+      {R"({"prompt":"q","completion":"a"})", "jsonl", "chat", "conversations (prompt, completion)"},
+      {R"({"text":"a"})", "jsonl", "text", "texts (text)"},
+      {"{\"text\": broken\n{\"question\":\"q\",\"answer\":\"a\"}", "jsonl", "question",
+       "questions and answers"},
+      {R"({"body":"a"})", "jsonl", "", "records of an unknown shape"},
+      {"", "text", "", "plain text"},
+  };
+  for (const auto& it : kCases)
+    for (const bool packed : {false, true}) {
+      const InferredSource found = infer("a.dat", packed ? testing::gzip(it.bytes) : it.bytes);
+      EXPECT_EQ(found.source, it.source) << it.bytes;
+      EXPECT_EQ(found.format, it.format) << it.bytes;
+      EXPECT_EQ(found.holds, it.holds) << it.bytes;
+    }
+  EXPECT_EQ(infer("a.txt", "PAR1 and then something").source, "parquet");
+}
+
+TEST_F(InferSource, OfATranslatorItIsPairs) {
+  for (const char* bytes : {"one\teins\ntwo\tzwei\n", R"([["one","eins"],["two","zwei"]])",
+                            "[\"one\",\"eins\"]\n", R"({"source":"one","target":"eins"})"})
+    EXPECT_EQ(infer("a.dat", bytes, true).source, "pairs") << bytes;
+  const std::string message =
+      testing::error_of(ExitCode::kData, [&] { infer("a.txt", "no tab\nin these\nlines\n", true); });
+  EXPECT_NE(message.find("--data.train_target"), std::string::npos) << message;
+  DataConfig data;
+  data.train = data.train_target = {(folder_ / "a.txt").string()};
+  EXPECT_EQ(infer_source(data, true).source, "pairs");
+}
+
+TEST_F(InferSource, AnEmptyFileIsPassedOverAndAFolderOfShardsIsKnown) {
+  write_file_whole(folder_ / "a", "");
+  write_file_whole(folder_ / "b", R"({"text":"a"})");
+  DataConfig data;
+  data.train = {(folder_ / "a").string(), (folder_ / "b").string()};
+  EXPECT_EQ(infer_source(data, false).source, "jsonl");
+  make_folder(folder_ / "shards");
+  write_file_whole(folder_ / "shards/train-00000.shard", "");
+  data.train = {(folder_ / "shards").string()};
+  EXPECT_EQ(infer_source(data, false).source, "shards");
+}
+
+TEST_F(InferSource, RecordsThatAreReadAsTextAreDoubted) {
+  write_file_whole(folder_ / "a.txt", R"({"text":"a"})");
+  DataConfig data;
+  data.train = {(folder_ / "a.txt").string()};
+  const auto doubts = doubts_about_files(data);
+  ASSERT_EQ(doubts.size(), 1u);
+  EXPECT_NE(doubts[0].find("--data.source jsonl"), std::string::npos) << doubts[0];
+  data.source = "jsonl";
+  EXPECT_TRUE(doubts_about_files(data).empty());
+}
+
+}  // namespace
+}  // namespace tightloop
