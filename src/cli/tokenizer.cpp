@@ -15,7 +15,10 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
+#include "core/log.h"
+#include "data/infer_source.h"
 #include "data/training_text.h"
+#include "tokenizer/tokenizer_config.h"
 #include "train/run_tokenizer.h"
 
 namespace tightloop::cli {
@@ -23,9 +26,12 @@ namespace tightloop::cli {
 namespace {
 
 struct TrainOptions {
+  TrainOptions() { data.source = "auto"; }
+
   DataConfig data;
   BpeTrainOptions bpe;
   SentencePieceTrainOptions pieces;
+  std::vector<std::string> special = TokenizerConfig().special_tokens;
   std::string type = "byte_bpe", side = "both", output;
 };
 
@@ -44,22 +50,34 @@ void train(TrainOptions options) {
   std::string text;
   make_folder(options.output);  // first: a folder that cannot be is known before the work
   if (!options.data.train_target.empty()) options.data.source = "pairs";
+  if (options.data.source == "auto") {
+    const InferredSource found = infer_source(options.data, /*pairs=*/options.side != "both");
+    options.data.source = found.source;
+    if (found.source != "text")
+      log::info("{} holds {}: --source {}.", found.file.string(), found.holds, found.source);
+  }
   const PairSide side = options.side == "source"   ? PairSide::kSource
                         : options.side == "target" ? PairSide::kTarget
                                                    : PairSide::kBoth;
   if (side != PairSide::kBoth && options.data.source != "pairs")
     throw usage_error("--side is for pairs: add --source pairs.");
+  TokenizerConfig config;
+  config.special_tokens = options.special;
   std::unique_ptr<Tokenizer> tokenizer;
+  BadRecords bad;
   if (options.type == "byte_bpe") {
     if (options.bpe.vocab_size < 257)
       throw usage_error("a byte-level BPE has at least 257 tokens; --vocab-size is {}.",
                         options.bpe.vocab_size);
-    tokenizer = train_tokenizer(options.bpe, options.data, {}, side);
+    options.bpe.special_tokens = config.special_tokens_for(options.bpe.vocab_size);
+    tokenizer = train_tokenizer(options.bpe, options.data, {}, side, &bad);
   } else {
-    options.pieces.model_type = options.type;
+    options.pieces.model_type = options.type, options.pieces.exact = false;
     options.pieces.vocab_size = options.bpe.vocab_size, options.pieces.threads = options.bpe.threads;
-    tokenizer = train_tokenizer(options.pieces, options.data, {}, side);
+    if (options.data.source != "pairs") options.pieces.control_symbols = config.chat_tokens();
+    tokenizer = train_tokenizer(options.pieces, options.data, {}, side, &bad);
   }
+  if (bad.total() > 0) log::warn("{}", bad.report());
   tokenizer->save(options.output);
   // How well it does on a look at the same files.
   constexpr size_t kEnough = 16 << 20;
@@ -146,12 +164,18 @@ void add_tokenizer(CLI::App& app) {
       ->check(CLI::IsMember({"both", "source", "target"}));
   train_verb->add_option("--pattern", training->bpe.pattern,
                          "gpt2, gpt4 (cl100k), o200k, qwen, nanochat, llama3 or none");
-  train_verb->add_option("--special", training->bpe.special_tokens, "Special tokens");
+  train_verb->add_option(
+      "--special", training->special,
+      "Special tokens, which text never becomes (default: <|endoftext|> and the marks of a chat)");
+  train_verb
+      ->add_option("--on-bad-record", training->data.on_bad_record,
+                   "Records that cannot be used: skip, fail, or auto (skip, unless they are more than 5 %)")
+      ->check(CLI::IsMember({"auto", "skip", "fail"}));
   train_verb->add_option("--threads", training->bpe.threads, "0: all cores");
   train_verb->add_option("--documents", training->data.documents, "file, blank_line or line")
       ->check(CLI::IsMember({"file", "blank_line", "line"}));
   train_verb->add_option("--source", training->data.source,
-                         "text, jsonl, parquet or pairs: what the files hold");
+                         "text, jsonl, parquet or pairs: what the files hold (default: what they look like)");
   train_verb->add_option("--text-field", training->data.text_field, "Of JSONL: the field with the text");
   train_verb->add_option("--output", training->output, "Folder to write")->required();
   train_verb->footer(

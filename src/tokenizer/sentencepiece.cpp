@@ -1,5 +1,6 @@
 #include "tokenizer/sentencepiece.h"
 
+#include <fmt/ranges.h>
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
@@ -16,18 +17,42 @@ namespace tightloop {
 
 namespace {
 
+// The trainer leaves longer sentences out, and ends the program at a word of 65535 characters.
+constexpr size_t kSentenceBytes = 1 << 15;
+
+/// Where a text of more than kSentenceBytes may be cut.
+size_t sentence_end(std::string_view text) {
+  for (const char mark : {'\n', ' '})
+    if (const size_t at = text.rfind(mark, kSentenceBytes - 1); at != text.npos && at > 0) return at + 1;
+  size_t end = kSentenceBytes;
+  while (end > kSentenceBytes - 4 && (static_cast<uint8_t>(text[end]) & 0xC0) == 0x80) --end;
+  return end;
+}
+
 /// Sentences one after the other, as the trainer asks for them.
 class Sentences : public sentencepiece::SentenceIterator {
  public:
   explicit Sentences(const std::function<bool(std::string&)>& next) : next_(next) { Sentences::Next(); }
   bool done() const override { return done_; }
-  void Next() override { done_ = !next_(sentence_); }
+  void Next() override {
+    if (rest_.empty()) {
+      done_ = !next_(sentence_);
+      if (done_ || sentence_.size() <= kSentenceBytes) return;
+      rest_.swap(sentence_);
+      at_ = 0;
+    }
+    const std::string_view left = std::string_view(rest_).substr(at_);
+    sentence_ = left.substr(0, left.size() <= kSentenceBytes ? left.size() : sentence_end(left));
+    at_ += sentence_.size();
+    if (at_ == rest_.size()) rest_.clear();
+  }
   const std::string& value() const override { return sentence_; }
   sentencepiece::util::Status status() const override { return {}; }
 
  private:
   const std::function<bool(std::string&)>& next_;
-  std::string sentence_;
+  std::string sentence_, rest_;
+  size_t at_ = 0;  // of rest_, what comes next
   bool done_ = false;
 };
 
@@ -116,7 +141,11 @@ std::unique_ptr<Tokenizer> train_sentencepiece(const SentencePieceTrainOptions& 
   if (options.model_type != "unigram" && options.model_type != "bpe")
     throw usage_error("a SentencePiece model is of type unigram or bpe, not '{}'.", options.model_type);
   const int threads = options.threads > 0 ? options.threads : available_cores();
-  const std::unordered_map<std::string, std::string> arguments{
+  for (const std::string& symbol : options.control_symbols)
+    if (symbol.empty() || symbol.find(',') != symbol.npos)
+      throw usage_error("a special token of a SentencePiece model is text without a comma, not '{}'.",
+                        symbol);
+  std::unordered_map<std::string, std::string> arguments{
       {"vocab_size", std::to_string(options.vocab_size)},
       {"model_type", options.model_type},
       {"character_coverage", std::to_string(options.character_coverage)},
@@ -125,9 +154,12 @@ std::unique_ptr<Tokenizer> train_sentencepiece(const SentencePieceTrainOptions& 
       {"bos_id", std::to_string(options.bos_id)},
       {"eos_id", std::to_string(options.eos_id)},
       {"num_threads", std::to_string(threads)},
-      {"max_sentence_length", "65536"},  // bytes; longer ones are left out
+      {"max_sentence_length", std::to_string(kSentenceBytes)},
       {"minloglevel", "2"},
+      {"hard_vocab_limit", options.exact ? "true" : "false"},
   };
+  if (!options.control_symbols.empty())
+    arguments["control_symbols"] = fmt::format("{}", fmt::join(options.control_symbols, ","));
   const InterruptEndsProgram at_once;
   Sentences sentences(next_sentence);
   std::string model;

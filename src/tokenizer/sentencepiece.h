@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/unigram_words.h"
@@ -43,10 +44,13 @@ struct SentencePieceTrainOptions {
   std::string model_type = "unigram";  // or bpe
   double character_coverage = 0.9995;  // 1 for alphabets of few characters
   int pad_id = 0, unk_id = 1, bos_id = 2, eos_id = 3;
+  bool exact = true;  // fail where the text does not give so many; else there are fewer
+  std::vector<std::string> control_symbols;  // tokens that text never becomes, such as marks of a chat
   int threads = 0;  // 0: all cores. The unigram trainer sums over threads: other counts may round otherwise.
 };
 
-/// Trains a model on sentences. next_sentence fills its argument and returns true, or returns false at the
+/// Trains a model on sentences; those of more than 32 KB are cut at ends of lines, spaces or characters.
+/// next_sentence fills its argument and returns true, or returns false at the
 /// end.
 std::unique_ptr<Tokenizer> train_sentencepiece(const SentencePieceTrainOptions& options,
                                                const std::function<bool(std::string&)>& next_sentence);

@@ -22,8 +22,23 @@ void TokenizerConfig::describe(Fields& fields) {
       .range(0, 1'000'000);
   fields.add("pattern", pattern, "How text is split before merging")
       .choices({"gpt2", "cl100k", "o200k", "qwen", "nanochat"});
-  fields.add("special_tokens", special_tokens,
-             "Tokens of a trained vocabulary that text never becomes: the end of documents, marks of a chat");
+  fields.add(
+      "special_tokens", special_tokens,
+      "Tokens of a trained vocabulary that text never becomes: the end of documents, marks of a chat "
+      "(chat.form chatml; those of a byte-level BPE come last, and 257 or 258 tokens have room for the "
+      "first alone)");
+}
+
+std::vector<std::string> TokenizerConfig::special_tokens_for(int64_t size) const {
+  const bool fit = size >= 256 + static_cast<int64_t>(special_tokens.size());
+  if (fit || special_tokens != TokenizerConfig().special_tokens) return special_tokens;
+  return {special_tokens[0]};
+}
+
+std::vector<std::string> TokenizerConfig::chat_tokens() const {
+  std::vector<std::string> tokens = special_tokens;
+  std::erase(tokens, "<|endoftext|>");
+  return tokens;
 }
 
 }  // namespace tightloop

@@ -16,7 +16,13 @@ struct TokenizerConfig {
   double character_coverage = 0.9995;
   bool joint = true;
   std::string pattern = "gpt2";
-  std::vector<std::string> special_tokens{"<|endoftext|>"};
+  std::vector<std::string> special_tokens{"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
+
+  /// The special tokens of a byte-level BPE of this size. One too small for the default ones has the end of
+  /// text alone.
+  std::vector<std::string> special_tokens_for(int64_t size) const;
+  /// Those besides the end of text, which SentencePiece has its own for.
+  std::vector<std::string> chat_tokens() const;
 
   void describe(Fields& fields);
 };

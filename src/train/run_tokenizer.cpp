@@ -11,7 +11,9 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/log.h"
 #include "core/progress_line.h"
+#include "core/terminal.h"
 #include "data/training_text.h"
 #include "train/loading.h"
 
@@ -19,21 +21,33 @@ namespace tightloop {
 
 namespace {
 
-/// Texts one after the other, for a trainer; a data error at the end when there was nothing in them.
+/// Texts one after the other, for a trainer; a data error at the end when there was nothing in them, or too
+/// much that cannot be used.
 class CountedText {
  public:
   CountedText(const DataConfig& data, const TasksConfig& tasks, PairSide side)
-      : files_(data.train), texts_(data, tasks, side) {}
+      : data_(data), texts_(data, tasks, side) {}
   bool next(std::string& text) {
     const bool more = texts_.next(text);
     bytes_ += more ? text.size() : 0;
-    if (!more && bytes_ == 0) {
-      throw data_error(
-          "there is no text to train a tokenizer on in '{}'. Name files with text in them, or a tokenizer "
-          "with --tokenizer.path.",
-          fmt::join(files_, "', '"));
-    }
-    return more;
+    if (more) return true;
+    refuse_too_many_bad(data_, texts_.bad(), texts_.good());
+    if (bytes_ > 0) return false;
+    const BadRecords& bad = texts_.bad();
+    throw data_error(
+        "there is no text to train a tokenizer on in '{}'{} Name files with text in them, or a tokenizer "
+        "with --tokenizer.path.{}",
+        fmt::join(data_.train, "', '"), bad.total() > 0 ? fmt::format(": {}\n", bad.report()) : ".",
+        bad.total() > 0 ? advice_about_files(data_) : "");
+  }
+  const BadRecords& bad() const { return texts_.bad(); }
+  void warn_unless(int32_t wanted, const Tokenizer& tokenizer) const {
+    if (tokenizer.vocab_size() >= wanted) return;
+    log::warn(
+        "The vocabulary has {} tokens, not the {} that were asked for: {} bytes of text give no more. A "
+        "smaller "
+        "tokenizer.vocab_size (--vocab-size) or more text makes the two agree.",
+        tokenizer.vocab_size(), wanted, human_count(static_cast<double>(bytes_)));
   }
   /// A line of how much of the files has been read.
   void show_reading(std::optional<ProgressLine>& progress) const {
@@ -42,7 +56,7 @@ class CountedText {
   }
 
  private:
-  std::vector<std::string> files_;
+  const DataConfig& data_;
   TrainingText texts_;
   size_t bytes_ = 0;
 };
@@ -54,7 +68,8 @@ std::unique_ptr<Tokenizer> train_of(const Recipe& recipe, PairSide side) {
   if (config.type != "byte_bpe") {
     SentencePieceTrainOptions options;
     options.vocab_size = size, options.model_type = config.type, options.threads = threads;
-    options.character_coverage = config.character_coverage;
+    options.character_coverage = config.character_coverage, options.exact = false;
+    if (!loads_pairs(recipe)) options.control_symbols = config.chat_tokens();
     return train_tokenizer(options, recipe.data, recipe.tasks, side);
   }
   constexpr int32_t kBytes = 257;  // and the end of text
@@ -62,7 +77,7 @@ std::unique_ptr<Tokenizer> train_of(const Recipe& recipe, PairSide side) {
     throw usage_error("tokenizer.vocab_size is {}; a byte-level BPE has at least {} tokens.", size, kBytes);
   BpeTrainOptions options;
   options.vocab_size = size, options.pattern = config.pattern, options.threads = threads;
-  options.special_tokens = config.special_tokens;
+  options.special_tokens = config.special_tokens_for(size);
   // One token a byte has nothing to learn from the texts.
   if (size == kBytes) return train_bpe(options, [](std::string&) { return false; });
   return train_tokenizer(options, recipe.data, recipe.tasks, side);
@@ -71,7 +86,7 @@ std::unique_ptr<Tokenizer> train_of(const Recipe& recipe, PairSide side) {
 }  // namespace
 
 std::unique_ptr<Tokenizer> train_tokenizer(BpeTrainOptions options, const DataConfig& data,
-                                           const TasksConfig& tasks, PairSide side) {
+                                           const TasksConfig& tasks, PairSide side, BadRecords* bad) {
   CountedText texts(data, tasks, side);
   std::optional<ProgressLine> progress;
   texts.show_reading(progress);
@@ -82,19 +97,27 @@ std::unique_ptr<Tokenizer> train_tokenizer(BpeTrainOptions options, const DataCo
       progress.emplace("Training the tokenizer, merges", total, ProgressLine::Unit::kCount);
     progress->set(done);
   };
-  return train_bpe(options, [&](std::string& text) { return texts.next(text); });
+  auto tokenizer = train_bpe(options, [&](std::string& text) { return texts.next(text); });
+  progress.reset();
+  texts.warn_unless(options.vocab_size, *tokenizer);
+  if (bad) *bad = texts.bad();
+  return tokenizer;
 }
 
 std::unique_ptr<Tokenizer> train_tokenizer(const SentencePieceTrainOptions& options, const DataConfig& data,
-                                           const TasksConfig& tasks, PairSide side) {
+                                           const TasksConfig& tasks, PairSide side, BadRecords* bad) {
   CountedText texts(data, tasks, side);
   std::optional<ProgressLine> progress;
   texts.show_reading(progress);
-  return train_sentencepiece(options, [&](std::string& text) {
+  auto tokenizer = train_sentencepiece(options, [&](std::string& text) {
     const bool more = texts.next(text);
     if (!more) progress.emplace(fmt::format("Training the tokenizer, {} pieces", options.vocab_size));
     return more;
   });
+  progress.reset();
+  texts.warn_unless(options.vocab_size, *tokenizer);
+  if (bad) *bad = texts.bad();
+  return tokenizer;
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const Recipe& recipe) {

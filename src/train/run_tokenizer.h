@@ -12,12 +12,14 @@
 namespace tightloop {
 
 /// Trains a byte-level BPE on the plain texts of the data, with progress on the terminal. Of pairs, on one
-/// side or on both.
+/// side or on both. Warns where the vocabulary stays smaller than asked; `bad` gets what was left out.
 std::unique_ptr<Tokenizer> train_tokenizer(BpeTrainOptions options, const DataConfig& data,
-                                           const TasksConfig& tasks, PairSide side = PairSide::kBoth);
+                                           const TasksConfig& tasks, PairSide side = PairSide::kBoth,
+                                           BadRecords* bad = nullptr);
 /// The same for a SentencePiece model.
 std::unique_ptr<Tokenizer> train_tokenizer(const SentencePieceTrainOptions& options, const DataConfig& data,
-                                           const TasksConfig& tasks, PairSide side = PairSide::kBoth);
+                                           const TasksConfig& tasks, PairSide side = PairSide::kBoth,
+                                           BadRecords* bad = nullptr);
 
 /// The tokenizer that the recipe names, or one trained on its data.
 std::unique_ptr<Tokenizer> make_tokenizer(const Recipe& recipe);

@@ -6,6 +6,7 @@
 #include "core/random.h"
 #include "support.h"
 #include "tokenizer/bpe.h"
+#include "tokenizer/tokenizer_config.h"
 
 namespace tightloop {
 namespace {
@@ -196,6 +197,18 @@ TEST(BpeTrain, any_bytes_come_back) {
       EXPECT_EQ(tokenizer->decode(tokenizer->encode(bytes)), bytes);
     }
   }
+}
+
+TEST(TokenizerConfig, MarksOfAChatAreReservedWhereThereIsRoom) {
+  TokenizerConfig config;
+  const std::vector<std::string> all{"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
+  EXPECT_EQ(config.special_tokens_for(4096), all);
+  EXPECT_EQ(config.special_tokens_for(259), all);
+  EXPECT_EQ(config.special_tokens_for(258), (std::vector<std::string>{"<|endoftext|>"}));
+  EXPECT_EQ(config.special_tokens_for(257), (std::vector<std::string>{"<|endoftext|>"}));
+  EXPECT_EQ(config.chat_tokens(), (std::vector<std::string>{"<|im_start|>", "<|im_end|>"}));
+  config.special_tokens = {"<|endoftext|>", "<|user|>"};  // named by the user: all, or an error
+  EXPECT_EQ(config.special_tokens_for(257), config.special_tokens);
 }
 
 }  // namespace

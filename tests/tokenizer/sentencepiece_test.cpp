@@ -1,5 +1,7 @@
 #include "tokenizer/sentencepiece.h"
 
+#include <algorithm>
+
 #include "core/files.h"
 #include "core/random.h"
 #include "support.h"
@@ -83,6 +85,51 @@ TEST(SentencePiece, bytes_decode_to_themselves_where_a_character_is_not_whole) {
       EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text);
     }
   }
+}
+
+TEST(SentencePiece, control_symbols_are_tokens_that_text_never_becomes) {
+  const auto list = sentences();
+  for (const char* type : {"unigram", "bpe"}) {
+    SentencePieceTrainOptions options;
+    options.vocab_size = 32, options.model_type = type, options.threads = 1;
+    options.control_symbols = {"<|im_start|>", "<|im_end|>"};
+    const auto tokenizer = train_sentencepiece(options, [&, i = size_t{0}](std::string& sentence) mutable {
+      return i < list.size() && (sentence = list[i++], true);
+    });
+    EXPECT_EQ(tokenizer->vocab_size(), 32);
+    const auto start = tokenizer->token_id("<|im_start|>");
+    ASSERT_TRUE(start && tokenizer->token_id("<|im_end|>")) << type;
+    EXPECT_EQ(std::ranges::count(tokenizer->encode("<|im_start|>the cat"), *start), 0) << type;
+    EXPECT_EQ(tokenizer->decode(tokenizer->encode(list[0])), list[0]);
+    options.control_symbols = {"a,b"};
+    error_of(ExitCode::kUsage, [&] { train_sentencepiece(options, [](std::string&) { return false; }); });
+  }
+}
+
+// The trainer would leave a text of more than 64 KB out.
+TEST(SentencePiece, a_long_text_is_cut_and_not_left_out) {
+  std::string whole, spaces;
+  for (const auto& sentence : sentences()) whole += sentence + "\n", spaces += sentence + " ";
+  while (whole.size() < 200'000) whole += whole;
+  while (spaces.size() < 200'000) spaces += spaces;
+  const std::string dense(200'000, 'x');
+  for (const std::string& text : {whole, spaces}) {
+    const auto tokenizer = trained("bpe", {text}, 50);
+    EXPECT_EQ(tokenizer->vocab_size(), 50);
+    EXPECT_EQ(tokenizer->encode("the").size(), 1u);
+  }
+  EXPECT_LT(trained("bpe", {dense + "é" + dense}, 12)->encode(std::string(64, 'x')).size(), 20u);
+}
+
+TEST(SentencePiece, may_have_fewer_tokens_than_asked) {
+  const auto list = sentences();
+  SentencePieceTrainOptions options;
+  options.vocab_size = 5000, options.threads = 1, options.exact = false;
+  const auto tokenizer = train_sentencepiece(options, [&, i = size_t{0}](std::string& sentence) mutable {
+    return i < list.size() && (sentence = list[i++], true);
+  });
+  EXPECT_LT(tokenizer->vocab_size(), 5000);
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode(list[0])), list[0]);
 }
 
 TEST(SentencePiece, says_why_it_cannot_train) {
