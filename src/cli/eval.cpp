@@ -16,17 +16,21 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
+#include "core/log.h"
 #include "core/progress_line.h"
 #include "core/terminal.h"
 #include "data/dataset.h"
+#include "data/encoding.h"
 #include "infer/chat_session.h"
 #include "infer/exam.h"
 #include "infer/text_loss.h"
 #include "infer/translate.h"
+#include "tokenizer/unicode.h"
 #include "train/loading.h"
 #include "train/loss.h"
 #include "train/run_folder.h"
 #include "train/saved_model.h"
+#include "train/settle_source.h"
 
 namespace tightloop::cli {
 
@@ -51,9 +55,24 @@ bool has_data(const DataConfig& data) {
   return data.generated() || !data.train.empty() || !data.mixture.empty();
 }
 
+/// The command line's settings. Files that it names are read as what they hold; sizes stay those of the run.
+void apply_settings(Recipe& recipe, const Settings& settings) {
+  Config config = recipe.bind();
+  config.apply(settings);
+  if (!config.commanded("data.train") && recipe.data.source != "auto") return;
+  Recipe settled = recipe;
+  for (const std::string& note : settle_source(settled, config)) log::info("{}", note);
+  recipe.data.source = settled.data.source, recipe.data.mixture = settled.data.mixture;
+}
+
 void measure_text(const EvalArguments& options, LoadedRun& run, Findings& findings) {
   const std::string text = read_file(options.input);
   if (text.empty()) throw data_error("'{}' is empty.", options.input);
+  if (!is_utf8(text) || text.find('\0') != text.npos) {
+    const LikelyEncoding likely = likely_encoding(text);
+    throw data_error("'{}' is not UTF-8 text: it looks like {}. {}", options.input, likely.name,
+                     conversion(likely, options.input));
+  }
   const auto ids = [&] {
     const InterruptEndsProgram at_once;  // one call for all of the text
     const ProgressLine progress("Tokenizing " + options.input);
@@ -107,7 +126,7 @@ void ask(const EvalArguments& options, LoadedRun& run, const std::vector<ExamQue
 void evaluate_translator(const EvalArguments& options, const std::string& folder, const Settings& settings) {
   constexpr size_t kShown = 8;
   auto run = load_translator(folder, options.model.device, {}, options.model.precision);
-  run.recipe.bind().apply(settings);
+  apply_settings(run.recipe, settings);
   const auto dataset = load_dataset(run.recipe.data, run.recipe.tasks, *run.tokenizers.source,
                                     run.recipe.chat, &run.tokenizers.target(), RunFolder(folder).index());
   if (dataset.val->size() == 0) throw usage_error("'{}' held no pairs out.", folder);
@@ -134,7 +153,7 @@ void evaluate(const EvalArguments& options, const Settings& settings) {
   const std::string folder = options.model.folder();
   if (SavedModel(folder).recipe().model.translates()) return evaluate_translator(options, folder, settings);
   auto run = options.model.load();
-  run.recipe.bind().apply(settings);
+  apply_settings(run.recipe, settings);
   const auto chat = chat_template(run.recipe.chat, *run.tokenizer);
   const auto stops = stop_tokens(*run.tokenizer, chat.get());
   Findings findings{{{"run", folder}, {"step", run.step}}, fmt::format("{} at step {}\n", folder, run.step)};

@@ -2,11 +2,13 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/log.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/unicode.h"
 #include "train/auto_sizes.h"
 #include "train/run_length.h"
 #include "train/saved_model.h"
+#include "train/settle_source.h"
 
 namespace tightloop::cli {
 
@@ -23,7 +25,7 @@ void refuse_other_encodings(const std::string& file, const Settings& settings) {
 
 }  // namespace
 
-Recipe read_recipe(const std::string& file, const Settings& settings, std::string* sizes) {
+Recipe read_recipe(const std::string& file, const Settings& settings, std::vector<std::string>* notes) {
   const auto read_onto = [&](Recipe recipe, bool whole) {
     Config config = recipe.bind();
     config.load(file);
@@ -34,9 +36,13 @@ Recipe read_recipe(const std::string& file, const Settings& settings, std::strin
     if (config.commanded("data.train")) recipe.data.missing.clear();
     // The sizes of a model that is there already are its own.
     if (!recipe.train.init_from.empty() && recipe.model.preset == "auto") recipe.model.preset.clear();
-    if (has_auto_sizes(recipe)) {
-      const std::string chosen = settle_sizes(recipe, config);
-      if (sizes) *sizes = chosen;
+    const std::vector<std::string> about_source = settle_source(recipe, config);
+    for (const std::string& note : about_source)
+      if (!notes) log::info("{}", note);
+    const std::string sizes = has_auto_sizes(recipe) ? settle_sizes(recipe, config) : "";
+    if (notes) {
+      *notes = about_source;
+      if (!sizes.empty()) notes->push_back(sizes);
     }
     if (recipe.data.seq_len < 2)
       throw usage_error("data.seq_len is {}; a row has at least 2 tokens.", recipe.data.seq_len);

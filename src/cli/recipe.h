@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cli/verbs.h"
 #include "train/recipe.h"
@@ -9,9 +10,10 @@ namespace tightloop::cli {
 
 /// The recipe in a file, with the command line's settings on top. Where it starts from another model
 /// (train.init_from), that one's sizes and tokenizer lie underneath.
-/// Sizes that it leaves open are chosen by the data and the device; `sizes` is told which, where there are
-/// any.
-Recipe read_recipe(const std::string& file, const Settings& settings, std::string* sizes = nullptr);
+/// data.source is settled (train/settle_source.h), and sizes that it leaves open are chosen by the data and
+/// the device. `notes` gets sentences about that; without it, those about the source go to the log.
+Recipe read_recipe(const std::string& file, const Settings& settings,
+                   std::vector<std::string>* notes = nullptr);
 
 /// A data error that says where to get them (data.missing) where files that the recipe itself names are not
 /// there. For verbs that read them.

@@ -129,10 +129,9 @@ void train(const TrainArguments& options, const Settings& settings) {
     throw usage_error("--accept-changed-data goes with --resume.");
   const bool is_new = options.resume.empty();
   Recipe recipe;
-  std::vector<std::string> unused;
-  std::string sizes;
+  std::vector<std::string> unused, about_recipe;
   if (is_new) {
-    recipe = read_recipe(options.file, settings, &sizes);
+    recipe = read_recipe(options.file, settings, &about_recipe);
     require_files(recipe.data);
     unused = unused_settings(recipe);
   }
@@ -149,7 +148,7 @@ void train(const TrainArguments& options, const Settings& settings) {
     recipe = resumption.recipe;
   }
   if (processes.main()) log::to_file(run.log());
-  if (processes.main() && !sizes.empty()) log::info("{}", sizes);
+  for (const auto& note : about_recipe) log::info("{}", note);
   if (processes.main())
     for (const auto& sentence : unused) log::warn("{}", sentence);
   const auto begun = begin(recipe, run, processes, processes.main() && is_new);

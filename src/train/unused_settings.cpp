@@ -41,12 +41,13 @@ std::vector<std::string> unused_settings(const Recipe& recipe) {
   if (pairs && train.z_loss != 0)
     throw usage_error("train.z_loss is {}, and the loss of {} has no such part: leave it out.", train.z_loss,
                       model.family);
-  if (recipe.data.generated() && recipe.data.mixture.empty() && !recipe.data.train.empty())
+  const bool no_files = recipe.data.generated() || recipe.data.source == "random";
+  if (no_files && recipe.data.mixture.empty() && !(recipe.data.train.empty() && recipe.data.val.empty()))
     throw usage_error(
-        "data.train names files, and data.source is '{}', which is generated and reads none. Set data.source "
+        "data.{} names files, and data.source is '{}', which is generated and reads none. Set data.source "
         "to "
-        "what the files hold (text, jsonl, parquet, pairs or shards), or leave data.train out.",
-        recipe.data.source);
+        "what the files hold (auto, text, jsonl, parquet, pairs or shards), or leave the files out.",
+        recipe.data.train.empty() ? "val" : "train", recipe.data.source);
   const auto& schedule = train.schedule;
   const bool wsd = schedule == "wsd", ends = wsd || schedule == "cosine" || schedule == "linear";
   const std::vector<Rule> rules{
