@@ -3,8 +3,8 @@ source "$JOURNEYS/lib.sh"
 mkdir books; make text 200000 >books/one.txt
 make chats messages 400 >chats.jsonl
 
-title "First the text, with the tokens of a chat template in the vocabulary"
-ok "tightloop train configs/text.yaml --data.train 'books/*.txt' --tokenizer.special_tokens '<|endoftext|>,<|im_start|>,<|im_end|>' --run.name base $SMALL"
+title "First the text; the vocabulary has the tokens of a chat template"
+ok "tightloop train configs/text.yaml --data.train 'books/*.txt' --run.name base $SMALL"
 title "Then the conversations"
 ok "tightloop data show configs/finetune.yaml --data.train chats.jsonl --train.init_from runs/base --rows 1"
 ok "tightloop train configs/finetune.yaml --data.train chats.jsonl --train.init_from runs/base --run.name talk $TUNED"
