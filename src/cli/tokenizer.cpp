@@ -51,7 +51,7 @@ void train(TrainOptions options) {
   make_folder(options.output);  // first: a folder that cannot be is known before the work
   if (!options.data.train_target.empty()) options.data.source = "pairs";
   if (options.data.source == "auto") {
-    const InferredSource found = infer_source(options.data, /*pairs=*/options.side != "both");
+    const InferredSource found = infer_source(options.data, /*pairs=*/false);
     options.data.source = found.source;
     if (found.source != "text")
       log::info("{} holds {}: --source {}.", found.file.string(), found.holds, found.source);
