@@ -137,6 +137,11 @@ void chat(const ChatArguments& options, const Settings& settings) {
   auto run = options.model.load();
   run.recipe.bind().apply(settings);
   const ChatTemplate chat(run.recipe.chat, *run.tokenizer);
+  const DataConfig& data = run.recipe.data;
+  if (data.mixture.empty() && (data.source == "text" || data.source == "tasks"))
+    log::warn(
+        "This model was trained on text and has seen no conversation. Fine-tune it on some: "
+        "--train.init_from in a recipe for them; or let it continue a text: tightloop generate.");
   ChatSession session(*run.model, *run.tokenizer, chat, run.recipe.model.context);
   session.set_system(options.system);
   Conversation(session, options).run();

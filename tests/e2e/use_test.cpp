@@ -178,9 +178,20 @@ TEST_F(Use, ChatAtATerminalHasAHistory) {
 }
 
 TEST_F(Use, ChatNeedsATemplateThatTheTokenizerKnows) {
-  const auto wrong = in("echo hello | tightloop chat --run runs/text");
+  ok("tightloop train '" TIGHTLOOP_SOURCE_DIR
+     "/configs/text.yaml' --model.layers 1 --model.width 32 --model.heads 2 --train.device cpu "
+     "--train.precision fp32 --tokenizer.vocab_size 257 --train.steps 1 --data.train text.txt --run.name "
+     "bytes");
+  const auto wrong = in("echo hello | tightloop chat --run runs/bytes");
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_TRUE(contains(wrong.output, "<|im_start|>")) << wrong.output;
+  in("rm -r runs/bytes");
+}
+
+TEST_F(Use, ChatWithAModelOfTextSaysThatItSawNoConversation) {
+  const auto outcome = in("echo hello | tightloop chat --run runs/text --max-tokens 2");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "has seen no conversation")) << outcome.output;
 }
 
 TEST_F(Use, CtrlCStopsTheAnswerNotTheProgram) {
