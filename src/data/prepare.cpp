@@ -165,7 +165,7 @@ class Shards {
 /// while they have their defaults, so that what was prepared before them stays good.
 template <class Section>
 std::string hashed_text(const std::string& name, Section section) {
-  static const std::set<std::string> later{"data.ignore_fields", "chat.answer_tokens"};
+  static const std::set<std::string> later{"data.ignore_fields", "data.missing", "chat.answer_tokens"};
   Section standard;
   Fields fields, defaults;
   section.describe(fields);
@@ -189,7 +189,7 @@ uint64_t prepare_key(const SourceOptions& options) {
   data.pin_memory = standard.pin_memory, data.tokenizer_threads = standard.tokenizer_threads;
   data.tokenizer_batch_size = standard.tokenizer_batch_size;
   data.rows = standard.rows, data.seq_len = standard.seq_len, data.cache = standard.cache;
-  data.tokenize = standard.tokenize;
+  data.tokenize = standard.tokenize, data.missing = standard.missing;
   if (data.on_bad_record == "auto") data.on_bad_record = "skip";
   std::string all = hashed_text("data", data) + hashed_text("tasks", options.tasks) +
                     hashed_text("chat", options.chat) + hex64(options.tokenizer.fingerprint());

@@ -218,7 +218,10 @@ TEST_F(Use, InspectLossAddsUpToTheRowsLoss) {
   EXPECT_NEAR(json["loss"].get<double>(), sum / static_cast<double>(learned), 1e-9);
   const auto table = in("tightloop inspect loss --run runs/talk --row 1 --train");
   EXPECT_TRUE(contains(table.output, "rank")) << table.output;
-  EXPECT_TRUE(contains(table.output, "..▆") || contains(table.output, "..▇")) << table.output;
+  // Tokens that are only read are dots; how high the bars behind them are depends on the weights.
+  const std::vector<std::string> bars{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  EXPECT_TRUE(std::ranges::any_of(bars, [&](const auto& bar) { return contains(table.output, ".." + bar); }))
+      << table.output;
   EXPECT_EQ(in("tightloop inspect loss --run runs/talk --row 100000").exit_code, 2);
 }
 
