@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "support.h"
+#include "train/settle_source.h"
 
 namespace tightloop::testing {
 namespace {
@@ -75,6 +76,7 @@ TEST(AutoSizes, WhatIsGivenStays) {
                   "--data.seq_len", "0", "--tokenizer.vocab_size", "0", "--train.micro_batch", "0",
                   "--train.steps", "0", "--data.holdout_by", "auto", "--train.device", "cpu"});
     config.apply(more);
+    settle_source(recipe, config);
     EXPECT_TRUE(has_auto_sizes(recipe));
     EXPECT_FALSE(settle_sizes(recipe, config).empty());
     EXPECT_FALSE(has_auto_sizes(recipe));
