@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/at_least.h"
+#include "cli/model_choice.h"
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "core/files.h"
@@ -24,15 +25,16 @@ struct AverageArguments {
   size_t last = 5;
 };
 
-void average(const AverageArguments& options) {
+void average(const AverageArguments& given) {
+  const AverageArguments options{existing_run(given.run), given.output, given.last};
   const SavedModel checked(options.run);  // settings and tokenizer are copied: they must be the weights' own
   const auto run = RunFolder::open(options.run);
   auto steps = checkpoint_steps(run.checkpoints());
   if (steps.size() < 2)
     throw usage_error(
-        "'{}' has {} checkpoint; averaging needs two or more (train.save_steps, "
-        "train.keep_checkpoints).",
-        options.run, steps.size());
+        "'{}' has {} checkpoint{}; averaging needs two or more. A run keeps more of them with "
+        "--train.save_steps and a larger --train.keep_checkpoints.",
+        options.run, steps.size(), steps.size() == 1 ? "" : "s");
   steps.erase(steps.begin(), steps.end() - static_cast<ptrdiff_t>(std::min(options.last, steps.size())));
   NamedTensors mean;
   nlohmann::json metadata;

@@ -46,6 +46,7 @@ void bench_tokenizer(const TokenizerOptions& options) {
 void add_bench(CLI::App& app, const Settings& settings) {
   auto* bench = app.add_subcommand("bench", "Measure speed on this machine");
   bench->require_subcommand(1);
+  bench->footer("Example: tightloop bench step configs/quickstart.yaml --steps 50");
 
   add_bench_step(*bench, settings);
   add_bench_update(*bench, settings);

@@ -4,6 +4,7 @@
 
 #include "cli/output.h"
 #include "cli/verbs.h"
+#include "core/files.h"
 #include "train/recipe.h"
 
 namespace tightloop::cli {
@@ -18,13 +19,16 @@ struct ConfigArguments {
 void show(const ConfigArguments& options, const Settings& settings) {
   Recipe recipe;
   Config config = recipe.bind();
-  if (!options.file.empty()) config.load(options.file);
+  std::string section = options.section;
+  if (section.empty() && !path_exists(options.file) && config.has_section(options.file))
+    section = options.file;
+  else if (!options.file.empty())
+    config.load(options.file);
   config.apply(settings);
-  const std::string text =
-      options.markdown ? config.to_markdown()
-      : options.yaml
-          ? config.to_yaml()
-          : config.to_text(options.section.empty() ? std::optional<std::string>() : options.section);
+  const std::string text = options.markdown ? config.to_markdown()
+                           : options.yaml
+                               ? config.to_yaml()
+                               : config.to_text(section.empty() ? std::optional<std::string>() : section);
   put(shown(text));
 }
 
@@ -33,7 +37,7 @@ void show(const ConfigArguments& options, const Settings& settings) {
 void add_config(CLI::App& app, const Settings& settings) {
   auto options = std::make_shared<ConfigArguments>();
   auto* verb = app.add_subcommand("config", "List every setting with its value and help");
-  verb->add_option("FILE", options->file, "Show the values this recipe gives");
+  verb->add_option("FILE", options->file, "Show the values this recipe gives (or: the name of a section)");
   verb->add_option("--section", options->section, "Only this section");
   verb->add_flag("--markdown", options->markdown, "As the page docs/configuration.md");
   verb->add_flag("--yaml", options->yaml, "As a recipe");

@@ -125,6 +125,7 @@ void show(const DataArguments& options, const Settings& settings) {
 void add_data(CLI::App& app, const Settings& settings) {
   auto* data = app.add_subcommand("data", "Look at what a recipe would train on");
   data->require_subcommand(1);
+  data->footer("Example: tightloop data check configs/text.yaml --data.train my.txt");
   auto options = std::make_shared<DataArguments>();
   auto* check_verb = data->add_subcommand("check", "Count records, tokens, padding and bad records");
   check_verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();

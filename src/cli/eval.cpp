@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/at_least.h"
 #include "cli/model_choice.h"
@@ -28,6 +29,7 @@
 #include "tokenizer/unicode.h"
 #include "train/loading.h"
 #include "train/loss.h"
+#include "train/resume_check.h"
 #include "train/run_folder.h"
 #include "train/saved_model.h"
 #include "train/settle_source.h"
@@ -42,6 +44,7 @@ struct EvalArguments {
   int64_t window = 0, stride = 0, batch = 0, limit = -1, samples = 1, max_tokens = 0;
   double temperature = 0.8;
   bool json = false;
+  std::set<std::string> given;  // options on the command line
 };
 
 /// What was measured, for programs and for people.
@@ -108,9 +111,18 @@ void measure_held_out(const std::string& folder, LoadedRun& run, const Dataset& 
                                std::exp(loss.mean()), loss.tokens);
 }
 
+/// Options that say how to do what is not done.
+void say_unused(const EvalArguments& options, std::initializer_list<const char*> names, const char* why) {
+  for (const char* name : names)
+    if (options.given.contains(name)) log::warn("{} has no effect here: {}.", name, why);
+}
+
 void ask(const EvalArguments& options, LoadedRun& run, const std::vector<ExamQuestion>& exam,
          const std::vector<int32_t>& stops, Findings& findings) {
-  if (exam.empty()) return;
+  if (exam.empty())
+    return say_unused(options, {"--limit", "--samples", "--temperature", "--max-tokens"},
+                      "there are no questions in the held-out data");
+  if (options.samples == 1) say_unused(options, {"--temperature"}, "it is for several --samples");
   ExamOptions how = greedy_exam(exam, *run.tokenizer);
   how.stop_tokens = stops;
   how.samples = options.samples;
@@ -125,8 +137,13 @@ void ask(const EvalArguments& options, LoadedRun& run, const std::vector<ExamQue
 /// BLEU and chrF of the pairs that a translation run held out, by a beam search.
 void evaluate_translator(const EvalArguments& options, const std::string& folder, const Settings& settings) {
   constexpr size_t kShown = 8;
+  say_unused(options,
+             {"--input", "--questions", "--window", "--stride", "--batch", "--samples", "--temperature",
+              "--max-tokens"},
+             "a translator is measured on its held-out pairs");
   auto run = load_translator(folder, options.model.device, {}, options.model.precision);
   apply_settings(run.recipe, settings);
+  require_run_files(run.recipe.data, RunFolder(folder));
   const auto dataset = load_dataset(run.recipe.data, run.recipe.tasks, *run.tokenizers.source,
                                     run.recipe.chat, &run.tokenizers.target(), RunFolder(folder).index());
   if (dataset.val->size() == 0) throw usage_error("'{}' held no pairs out.", folder);
@@ -154,6 +171,10 @@ void evaluate(const EvalArguments& options, const Settings& settings) {
   if (SavedModel(folder).recipe().model.translates()) return evaluate_translator(options, folder, settings);
   auto run = options.model.load();
   apply_settings(run.recipe, settings);
+  if (options.input.empty()) say_unused(options, {"--window", "--stride"}, "it is for a text (--input)");
+  if (!options.input.empty() && options.questions.empty())
+    say_unused(options, {"--limit", "--samples", "--temperature", "--max-tokens"},
+               "it is for questions, and a text (--input) has none");
   const auto chat = chat_template(run.recipe.chat, *run.tokenizer);
   const auto stops = stop_tokens(*run.tokenizer, chat.get());
   Findings findings{{{"run", folder}, {"step", run.step}}, fmt::format("{} at step {}\n", folder, run.step)};
@@ -166,6 +187,7 @@ void evaluate(const EvalArguments& options, const Settings& settings) {
   if (options.input.empty() && options.questions.empty()) {
     if (!has_data(run.recipe.data))
       throw usage_error("'{}' has no data of its own: name a text (--input) or --questions.", folder);
+    require_run_files(run.recipe.data, RunFolder(folder));
     const auto dataset = load_dataset(run.recipe.data, run.recipe.tasks, *run.tokenizer, run.recipe.chat,
                                       nullptr, RunFolder(folder).index());
     measure_held_out(folder, run, dataset, findings);
@@ -191,26 +213,36 @@ void add_eval(CLI::App& app, const Settings& settings) {
   verb->add_option("--questions", options->questions,
                    "A JSONL file of {question, answer} or {question, choices, answer}");
   verb->add_option("--window", options->window, "Of a text: most tokens read at once (default: the context)")
+      ->default_str("")
       ->check(at_least(1));
   verb->add_option("--stride", options->stride,
                    "Of a text longer than that: tokens from one window to the next (default: half of it)")
+      ->default_str("")
       ->check(at_least(1));
   verb->add_option("--limit", options->limit,
                    "Most questions to ask, of held-out data in each source; 0: all (held-out default: 100)")
+      ->default_str("")
       ->check(at_least(0));
-  verb->add_option("--batch", options->batch, "Rows at once")->check(at_least(1));
+  verb->add_option("--batch", options->batch, "Rows at once (default: what suits the question)")
+      ->default_str("")
+      ->check(at_least(1));
   verb->add_option("--samples", options->samples, "Answers to each question, at --temperature")
       ->check(at_least(1));
   verb->add_option("--temperature", options->temperature, "Of several samples")->check(at_least(0));
   verb->add_option("--max-tokens", options->max_tokens,
                    "Longest answer (default: a little more than the longest expected)")
+      ->default_str("")
       ->check(at_least(1));
   verb->add_flag("--json", options->json, "For programs");
   verb->footer(
       "Examples:\n"
       "  tightloop eval --run runs/quickstart --json\n"
       "  tightloop eval --model runs/mine --input my.txt --json");
-  verb->callback([=] { evaluate(*options, settings); });
+  verb->callback([=] {
+    for (const auto* option : verb->get_options())
+      if (option->count() > 0) options->given.insert(option->get_name());
+    evaluate(*options, settings);
+  });
 }
 
 }  // namespace tightloop::cli

@@ -163,6 +163,7 @@ void add_fit(CLI::App& app, const Settings& settings) {
   verb->add_option("CONFIG", options->config, "A recipe's file")->required();
   verb->add_option("--memory", options->memory,
                    "GiB to fit into; without it train.memory_limit, or all of train.device's")
+      ->default_str("")
       ->check(at_least(0.001));
   verb->add_flag("--json", options->json, "For programs");
   verb->footer("Example: tightloop fit configs/gpt2-124m.yaml --memory 16 --train.micro_batch 64");

@@ -134,7 +134,9 @@ void add_generate(CLI::App& app) {
   verb->add_option("--batch", options->batch, "Texts continued at once")->check(at_least(1));
   verb->add_flag("--json", options->json, "For programs");
   verb->footer(
-      "Example: tightloop generate --run runs/quickstart --prompt 'reverse stone =' --temperature 0");
+      "Examples:\n"
+      "  tightloop generate --run runs/quickstart --prompt 'reverse stone =' --temperature 0\n"
+      "  tightloop generate --run runs/mine --prompt 'Once upon a time' --max-tokens 200 --n 3");
   verb->callback([=] { answer(*options); });
 }
 

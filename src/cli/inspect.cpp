@@ -24,6 +24,7 @@
 #include "infer/token_scores.h"
 #include "train/checkpoint.h"
 #include "train/loading.h"
+#include "train/resume_check.h"
 #include "train/run_tokenizer.h"
 #include "train/saved_model.h"
 
@@ -62,6 +63,7 @@ const Batch& row_batch(Loader& loader, int64_t row, const char* part) {
 void inspect_loss(const LossOptions& options, const Settings& settings) {
   auto run = options.model.load();
   run.recipe.bind().apply(settings);
+  require_run_files(run.recipe.data, RunFolder(options.model.folder()));
   const auto dataset = data_of(run.recipe, *run.tokenizer);
   const char* part = options.train ? "training" : "held-out";
   const auto& documents = options.train ? dataset.train : dataset.val;
@@ -180,6 +182,7 @@ void inspect_batch(const BatchOptions& options, const Settings& settings) {
 void add_inspect(CLI::App& app, const Settings& settings) {
   auto* inspect = app.add_subcommand("inspect", "Look into losses and batches, token by token");
   inspect->require_subcommand(1);
+  inspect->footer("Example: tightloop inspect loss --run runs/quickstart --row 3");
   auto loss = std::make_shared<LossOptions>();
   auto* loss_verb = inspect->add_subcommand("loss", "Every token of a row: mask, loss and rank");
   loss->model.add_to(*loss_verb);

@@ -122,6 +122,7 @@ void add_model(CLI::App& app, const Settings& settings) {
   auto options = std::make_shared<ModelArguments>();
   auto* verb = app.add_subcommand("model", "Look at models");
   verb->require_subcommand(1);
+  verb->footer("Example: tightloop model show gpt2-124m");
   auto* show_verb = verb->add_subcommand("show", "Parameters, FLOPs and memory of a preset or a recipe");
   show_verb->add_option("WHAT", options->what, "A preset's name, or a recipe's file")->required();
   show_verb->add_flag("--json", options->json, "For programs");

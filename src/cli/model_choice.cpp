@@ -1,13 +1,40 @@
 #include "cli/model_choice.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <CLI/App.hpp>
 #include <algorithm>
+#include <ranges>
 
+#include "core/config.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "train/run_folder.h"
 
 namespace tightloop::cli {
+
+std::string existing_run(const std::string& name) {
+  const fs::path in_runs = fs::path("runs") / name;
+  if (path_exists(name) || name.empty()) return name;
+  if (path_exists(RunFolder(in_runs).config()) || path_exists(RunFolder(in_runs).checkpoints()))
+    return in_runs.string();
+  RunFolder::recover(name);  // a run that was to be replaced comes back
+  if (path_exists(name)) return name;
+  std::vector<std::string> names, paths;
+  for (const fs::path& run : runs_in("runs")) {
+    names.push_back(run.filename().string());
+    paths.push_back(run.string());
+  }
+  const auto by_name = nearest(fs::path(name).filename().string(), names);
+  std::string advice;
+  if (by_name)
+    advice = fmt::format(" Did you mean '{}'?", (fs::path("runs") / *by_name).string());
+  else if (!paths.empty())
+    advice = fmt::format(" There are: {}.", fmt::join(paths | std::views::take(8), ", "));
+  throw usage_error("there is no folder '{}' with a run, a checkpoint or a Hugging Face model.{}", name,
+                    advice);
+}
 
 void ModelChoice::add_to(CLI::App& verb) {
   verb.add_option("--model,--run", path,
@@ -19,7 +46,7 @@ void ModelChoice::add_to(CLI::App& verb) {
 }
 
 std::string ModelChoice::folder() const {
-  if (!path.empty()) return path;
+  if (!path.empty()) return existing_run(path);
   const auto runs = runs_in("runs");
   if (runs.empty()) throw usage_error("there is no run in 'runs'. Name one with --run, or train one first.");
   return std::ranges::max(runs, {}, [](const auto& run) { return file_time(RunFolder(run).config()); });

@@ -10,6 +10,9 @@ class App;
 
 namespace tightloop::cli {
 
+/// The folder that a user names: as it is, or the run of that name in runs/. It must exist.
+std::string existing_run(const std::string& name);
+
 /// The options that name a trained model, the same for every verb that uses one.
 struct ModelChoice {
   std::string path{}, device = "auto", precision{};

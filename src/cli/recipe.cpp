@@ -1,5 +1,12 @@
 #include "cli/recipe.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <set>
+
+#include "cli/model_choice.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/log.h"
@@ -23,9 +30,71 @@ void refuse_other_encodings(const std::string& file, const Settings& settings) {
   if (!is_utf8(read_file(file))) throw usage_error("'{}' is not UTF-8.", file);
 }
 
+/// What the name of a file says that data.source would be; empty where it is no data.
+std::string source_by_name(const std::string& file) {
+  static const std::map<std::string, std::string> sources{
+      {".txt", "text"},     {".md", "text"},   {".text", "text"}, {".html", "text"},      {".jsonl", "jsonl"},
+      {".ndjson", "jsonl"}, {".tsv", "pairs"}, {".csv", "text"},  {".parquet", "parquet"}};
+  fs::path name = file;
+  if (name.extension() == ".gz" || name.extension() == ".zst") name.replace_extension();
+  const auto found = sources.find(name.extension().string());
+  return found == sources.end() ? "" : found->second;
+}
+
+void refuse_what_is_no_recipe(const std::string& file) {
+  std::error_code failure;
+  const bool there = fs::exists(file, failure);
+  if (failure) return;  // Config::load() says what the system refuses
+  if (path_exists(fs::path(file) / "config.yaml"))
+    throw usage_error("'{}' is a run, not a recipe. To go on with it: tightloop train --resume {}", file,
+                      file);
+  if (const std::string source = source_by_name(file); !source.empty())
+    throw usage_error(
+        "'{}' is not a recipe, a YAML file of settings. To learn from it: tightloop train "
+        "configs/text.yaml --data.train {}{}",
+        file, file, source == "text" ? "" : " --data.source " + source);
+  if (is_folder(file))
+    throw usage_error(
+        "'{}' is a folder. Name a recipe and the files: tightloop train configs/text.yaml --data.train "
+        "'{}/*'",
+        file, (fs::path(file) / "").parent_path().string());
+  if (there) return;
+  const fs::path folder = fs::path(file).has_parent_path() ? fs::path(file).parent_path() : "configs";
+  std::vector<std::string> names;
+  if (is_folder(folder))
+    for (const fs::path& entry : folder_entries(folder))
+      if (entry.extension() == ".yaml") names.push_back(entry.stem().string());
+  const auto guess = nearest(fs::path(file).stem().string(), names);
+  throw usage_error("there is no recipe '{}'.{}", file,
+                    guess ? fmt::format(" Did you mean '{}'?", (folder / (*guess + ".yaml")).string()) : "");
+}
+
+/// A model cannot start from weights of other sizes.
+void refuse_other_sizes(const std::string& parent, ModelConfig was, ModelConfig is) {
+  static const std::set<std::string> sizes{
+      "family", "depth",      "layers",  "width",      "heads",          "kv_heads",         "head_size",
+      "ffn",    "vocab_size", "experts", "expert_ffn", "encoder_layers", "source_vocab_size"};
+  Fields before, now;
+  was.describe(before), is.describe(now);
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < now.all().size(); ++i) {
+    const Field &old_field = before.all()[i], &field = now.all()[i];
+    if (sizes.contains(field.name()) && field.text() != old_field.text() && field.text() != "0" &&
+        old_field.text() != "0")
+      lines.push_back(fmt::format("model.{}: was {}, is {}", field.name(), old_field.text(), field.text()));
+  }
+  if (lines.empty()) return;
+  throw usage_error(
+      "the model in '{}' (train.init_from) has other sizes than the recipe asks for: {}. Leave them out of "
+      "the "
+      "recipe: the model brings its own.",
+      parent, fmt::join(lines, "; "));
+}
+
 }  // namespace
 
 Recipe read_recipe(const std::string& file, const Settings& settings, std::vector<std::string>* notes) {
+  refuse_what_is_no_recipe(file);
   const auto read_onto = [&](Recipe recipe, bool whole) {
     Config config = recipe.bind();
     config.load(file);
@@ -51,12 +120,16 @@ Recipe read_recipe(const std::string& file, const Settings& settings, std::vecto
   const Recipe alone = read_onto({}, /*whole=*/false);
   refuse_other_encodings(file, settings);
   if (alone.train.init_from.empty()) return read_onto({}, /*whole=*/true);
-  const SavedModel parent(alone.train.init_from);
+  const std::string from = existing_run(alone.train.init_from);
+  const SavedModel parent(from);
   Recipe underneath;
   underneath.model = parent.recipe().model;
   underneath.tokenizer.path = parent.tokenizer_path().string();
   underneath.chat = parent.recipe().chat;
-  return read_onto(std::move(underneath), /*whole=*/true);
+  Recipe recipe = read_onto(std::move(underneath), /*whole=*/true);
+  recipe.train.init_from = from;
+  refuse_other_sizes(from, parent.recipe().model, recipe.model);
+  return recipe;
 }
 
 void require_files(const DataConfig& data) {

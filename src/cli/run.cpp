@@ -2,23 +2,24 @@
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <new>
-#include <set>
 #include <sstream>
 
+#include "cli/command_line.h"
+#include "cli/help.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
+#include "cli/wrong_use.h"
 #include "core/cpu.h"
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/log.h"
 #include "core/terminal.h"
 #include "core/version.h"
-#include "train/recipe.h"
 
 namespace tightloop::cli {
 
@@ -43,37 +44,12 @@ int say(const std::exception& error, ExitCode code) {
   return static_cast<int>(code);
 }
 
-/// Takes --section.key value, --section.key=value and aliases out of the arguments: what is left is the
-/// verb's own.
-Settings take_settings(std::vector<std::string>& arguments) {
-  Recipe recipe;
-  const Config config = recipe.bind();
-  Settings settings;
-  std::vector<std::string> rest;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& argument = arguments[i];
-    const size_t equals = argument.find('=');
-    const bool option = argument.starts_with("--") && argument.size() > 2;
-    if (!option ||
-        !config.is_setting(argument.substr(2, equals == std::string::npos ? equals : equals - 2))) {
-      rest.push_back(argument);
-      continue;
-    }
-    settings.push_back(argument);
-    if (equals == std::string::npos && i + 1 < arguments.size()) settings.push_back(arguments[++i]);
-  }
-  arguments = rest;
-  return settings;
-}
-
-int parse_and_run(int argc, char** argv) {
-  std::vector<std::string> arguments(argv + 1, argv + argc);
-  const Settings settings = take_settings(arguments);
-  CLI::App app{kAbout, "tightloop"};
+void add_verbs(CLI::App& app, const Settings& settings) {
   app.footer(kExamples);
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("tightloop ") + kVersion);
-  app.get_formatter()->column_width(16);
+  app.option_defaults()->always_capture_default();
+  app.formatter(std::make_shared<HelpFormatter>());
   add_train(app, settings);
   add_eval(app, settings);
   add_generate(app);
@@ -91,21 +67,23 @@ int parse_and_run(int argc, char** argv) {
   add_fit(app, settings);
   add_bench(app, settings);
   add_doctor(app);
-  const std::set<std::string> takes_settings{"train", "config", "bench", "data",    "prepare",
-                                             "model", "eval",   "chat",  "inspect", "fit"};
-  if (!settings.empty() && !arguments.empty() && !takes_settings.contains(arguments.front())) {
-    throw usage_error("'tightloop {}' takes no settings of a recipe, such as {}.", arguments.front(),
-                      settings.front());
-  }
+}
+
+int parse_and_run(int argc, char** argv) {
+  CLI::App known{kAbout, "tightloop"};
+  add_verbs(known, {});
+  CommandLine line = take_apart(known, {argv + 1, argv + argc});
+  CLI::App app{kAbout, "tightloop"};
+  add_verbs(app, line.settings);
   try {
-    std::ranges::reverse(arguments);  // as CLI11 wants them
-    app.parse(arguments);
+    std::ranges::reverse(line.words);  // as CLI11 wants them
+    app.parse(line.words);
   } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0) throw wrong_value(app, error);
     std::ostringstream output, complaint;
-    const bool good = app.exit(error, output, complaint) == 0;
-    std::fputs(printable(complaint.str()).c_str(), stderr);
-    put(output.str());
-    return good ? 0 : static_cast<int>(ExitCode::kUsage);
+    app.exit(error, output, complaint);
+    put(output.str() + (output.str().ends_with('\n') ? "" : "\n"));
+    return 0;
   }
   finish_output();
   log::shut_down();
@@ -133,6 +111,12 @@ int run(int argc, char** argv) {
     return say(device_error("this machine is out of memory. Try a smaller --train.micro_batch or model."),
                ExitCode::kDevice);
   } catch (const c10::Error& error) {
+    const std::string what = error.what_without_backtrace();
+    if (what.find("allocate memory") != std::string::npos || what.find("overflow") != std::string::npos)
+      return say(
+          device_error("this machine has too little memory for that. Try a smaller model (model.width, "
+                       "model.layers) or --train.micro_batch; 'tightloop fit RECIPE' tells what fits."),
+          ExitCode::kDevice);
     return say(Error(ExitCode::kFailure, error.what_without_backtrace()), ExitCode::kFailure);
   } catch (const std::exception& error) {
     return say(error, ExitCode::kFailure);

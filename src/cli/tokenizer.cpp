@@ -144,6 +144,7 @@ void add_code_options(CLI::App& verb, CodeOptions& options) {
 void add_tokenizer(CLI::App& app) {
   auto* tokenizer = app.add_subcommand("tokenizer", "Train a tokenizer, or use one");
   tokenizer->require_subcommand(1);
+  tokenizer->footer("Example: tightloop tokenizer train my.txt --vocab-size 4096 --output tok");
 
   auto training = std::make_shared<TrainOptions>();
   auto* train_verb = tokenizer->add_subcommand(

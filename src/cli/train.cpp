@@ -9,6 +9,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/main_settings.h"
+#include "cli/model_choice.h"
 #include "cli/recipe.h"
 #include "cli/report.h"
 #include "cli/verbs.h"
@@ -20,6 +22,7 @@
 #include "infer/exam.h"
 #include "infer/translate.h"
 #include "train/checkpoint.h"
+#include "train/doubtful_settings.h"
 #include "train/resume_check.h"
 #include "train/trainer.h"
 #include "train/translation_task.h"
@@ -123,7 +126,8 @@ std::unique_ptr<Trainer> begin(const Recipe& recipe, const RunFolder& run, Proce
 void train(const TrainArguments& options, const Settings& settings) {
   if (options.file.empty() == options.resume.empty()) {
     throw usage_error(
-        "name a recipe (tightloop train configs/quickstart.yaml) or --resume a run, one of the two.");
+        "name a recipe, or a run to go on with: tightloop train configs/text.yaml --data.train FILES, or "
+        "tightloop train --resume runs/NAME. Not both.");
   }
   if (options.accept_changed_data && options.resume.empty())
     throw usage_error("--accept-changed-data goes with --resume.");
@@ -134,10 +138,11 @@ void train(const TrainArguments& options, const Settings& settings) {
     recipe = read_recipe(options.file, settings, &about_recipe);
     require_files(recipe.data);
     unused = unused_settings(recipe);
+    std::ranges::move(doubtful_settings(recipe), std::back_inserter(unused));
   }
   Processes processes;
   if (!processes.main()) log::set_terminal_level(log::Level::kWarning);  // the main process speaks for all
-  const fs::path root = is_new ? run_path(recipe.run, options.file) : fs::path(options.resume);
+  const fs::path root = is_new ? run_path(recipe.run, options.file) : fs::path(existing_run(options.resume));
   const RunFolder run = claim(root, options, processes);
   Checkpoint checkpoint;
   Resumption resumption;
@@ -179,10 +184,13 @@ void add_train(CLI::App& app, const Settings& settings) {
                  "With --resume: go on though the data files hold something else than before");
   verb->add_flag("--overwrite", options->overwrite,
                  "Replace a run of the same name, once this one has its first checkpoint");
-  verb->footer(
-      "Examples:\n"
-      "  tightloop train configs/quickstart.yaml --train.steps 2000 --run.name longer\n"
-      "  tightloop train --resume runs/longer");
+  verb->footer("Settings that most runs change, with their defaults (a recipe has its own):\n" +
+               main_settings() +
+               "'tightloop config' lists all settings; 'tightloop config RECIPE' shows those of a recipe.\n"
+               "Examples:\n"
+               "  tightloop train configs/quickstart.yaml --train.steps 2000 --run.name longer\n"
+               "  tightloop train configs/text.yaml --data.train books/*.txt --run.name mine\n"
+               "  tightloop train --resume runs/longer");
   verb->callback([=] { train(*options, settings); });
 }
 

@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <numeric>
+#include <iterator>
+#include <map>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -22,21 +23,22 @@ std::string number_text(double value) {
   return fmt::format("{}", value);
 }
 
-// In a Markdown table a bar would end the cell.
-std::string cell(std::string text) {
-  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
-  return text;
-}
-
 std::string quoted(const std::string& text) {
   YAML::Emitter out;
   out << YAML::DoubleQuoted << text;
   return out.c_str();
 }
 
+std::string lower_case(std::string text) {
+  for (char& letter : text)
+    if (letter >= 'A' && letter <= 'Z') letter += 'a' - 'A';
+  return text;
+}
+
 bool parse_bool(const std::string& text, bool& value) {
   static const std::vector<std::string> yes{"true", "yes", "on", "1"}, no{"false", "no", "off", "0"};
-  const bool is_yes = std::ranges::count(yes, text), is_no = std::ranges::count(no, text);
+  const bool is_yes = std::ranges::count(yes, lower_case(text)),
+             is_no = std::ranges::count(no, lower_case(text));
   value = is_yes;
   return is_yes || is_no;
 }
@@ -57,41 +59,39 @@ bool parse_integer(std::string text, int64_t& value) {
   return true;
 }
 
+bool exists(const std::string& path) {
+  std::error_code failure;
+  return !path.empty() && std::filesystem::exists(path, failure);
+}
+
+// "[a, 'b c']" as a file would write it.
+std::optional<std::vector<std::string>> bracketed(const std::string& text) {
+  if (!text.starts_with('[') || !text.ends_with(']')) return {};
+  try {
+    return YAML::Load(text).as<std::vector<std::string>>();
+  } catch (const YAML::Exception&) {
+    return {};  // a pattern such as [ab].txt
+  }
+}
+
+// Commas part items, except those in the names of files that exist.
 std::vector<std::string> split_list(const std::string& text) {
+  if (exists(text)) return {text};
+  if (const auto items = bracketed(text); items && (items->size() != 1 || exists(items->front())))
+    return *items;
   std::vector<std::string> items;
   for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
+    size_t end = std::min(text.find(',', begin), text.size());
+    for (size_t later = text.size(); later != std::string::npos && later > end;
+         later = text.rfind(',', later - 1))
+      if (exists(text.substr(begin, later - begin))) end = later;
     items.push_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
   return items;
 }
 
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substituted = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
-    }
-  }
-  return row.back();
-}
-
 }  // namespace
-
-std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& candidates) {
-  std::optional<std::string> best;
-  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
-  for (const auto& candidate : candidates) {
-    const size_t distance = edit_distance(word, candidate);
-    if (distance < best_distance) best = candidate, best_distance = distance;
-  }
-  return best;
-}
 
 Field::Field(std::string name, Target target, std::string help)
     : name_(std::move(name)), help_(std::move(help)), target_(target) {
@@ -104,6 +104,10 @@ Field& Field::range(double low, double high) {
 }
 Field& Field::choices(std::vector<std::string> allowed) {
   choices_ = std::move(allowed);
+  return *this;
+}
+Field& Field::on_off(std::string on, std::string off) {
+  on_ = std::move(on), off_ = std::move(off);
   return *this;
 }
 Field& Field::alias(std::string name) {
@@ -136,10 +140,29 @@ std::string Field::text() const {
   return std::visit(Writer{}, target_);
 }
 
+Error Field::refusal(const std::string& text, const std::string& where) const {
+  const auto guess = nearest(text, choices_);
+  return usage_error("{}: '{}' is not a value for '{}' ({}).{}", where, text, name_, kind(),
+                     guess && !guess->empty() ? fmt::format(" Did you mean '{}'?", *guess) : "");
+}
+
+std::string Field::choice(const std::string& text, const std::string& where) const {
+  if (std::ranges::count(choices_, text)) return text;
+  const std::string lower = lower_case(text);
+  const bool number = text == "0" || text == "1";  // a free text may mean a number by it
+  if (bool on; !on_.empty() && parse_bool(text, on) && !(number && choices_.empty())) return on ? on_ : off_;
+  if (choices_.empty()) return text;
+  if (std::ranges::count(choices_, lower)) return lower;
+  static const std::map<std::string, std::string> dtypes{
+      {"bfloat16", "bf16"}, {"float16", "fp16"}, {"half", "fp16"}, {"float32", "fp32"}, {"float", "fp32"}};
+  if (const auto same = dtypes.find(lower);
+      same != dtypes.end() && std::ranges::count(choices_, same->second))
+    return same->second;
+  throw refusal(text, where);
+}
+
 void Field::set(const std::string& text, const std::string& where) {
-  const auto refuse = [&] {
-    return usage_error("{}: '{}' is not a value for '{}' ({}).", where, text, name_, kind());
-  };
+  const auto refuse = [&] { return refusal(text, where); };
   const auto check_range = [&](double value) {
     if (value < low_ || value > high_) throw refuse();
   };
@@ -158,8 +181,7 @@ void Field::set(const std::string& text, const std::string& where) {
     check_range(value);
     **target = value;
   } else if (auto* target = std::get_if<std::string*>(&target_)) {
-    if (!choices_.empty() && !std::ranges::count(choices_, text)) throw refuse();
-    **target = text;
+    **target = choice(text, where);
   } else {
     set_list(split_list(text));
   }
@@ -169,35 +191,16 @@ void Field::set_list(std::vector<std::string> items) {
   *std::get<std::vector<std::string>*>(target_) = std::move(items);
 }
 
+void Field::append(const std::string& text) {
+  auto& list = *std::get<std::vector<std::string>*>(target_);
+  std::ranges::move(split_list(text), std::back_inserter(list));
+}
+
 Field& Field::presets(std::vector<Preset> presets) {
   presets_ = std::move(presets);
   choices_ = {""};
   for (const auto& preset : presets_) choices_.push_back(preset.name);
   return *this;
-}
-
-std::vector<std::string> Config::known_keys() const {
-  std::vector<std::string> keys;
-  for (const auto& section : sections_)
-    for (const auto& field : section.fields.all()) {
-      keys.push_back(section.name + "." + field.name());
-      keys.insert(keys.end(), field.aliases().begin(), field.aliases().end());
-    }
-  return keys;
-}
-
-Config::Place Config::find(const std::string& key, const std::string& where) {
-  const size_t dot = key.find('.');
-  for (auto& section : sections_)
-    for (auto& field : section.fields.all()) {
-      if (dot != std::string::npos && section.name == key.substr(0, dot) &&
-          field.name() == key.substr(dot + 1))
-        return {&section, &field};
-      if (std::ranges::count(field.aliases(), key)) return {&section, &field};
-    }
-  const auto guess = nearest(key, known_keys());
-  throw usage_error("{}: unknown setting '{}'.{} 'tightloop config' lists all of them.", where, key,
-                    guess ? fmt::format(" Did you mean '{}'?", *guess) : "");
 }
 
 void Config::load(const std::filesystem::path& file) {
@@ -218,111 +221,98 @@ void Config::load_text(const std::string& yaml, const std::string& origin) {
   }
   if (root.IsNull()) return;
   if (!root.IsMap()) throw usage_error("{}: expected 'section:' lines at the top.", origin);
-  for (const auto& entry : root) {
-    const auto name = entry.first.as<std::string>();
-    if (entry.second.IsNull()) continue;
-    if (!entry.second.IsMap()) {
-      throw usage_error("{}: '{}' must be a section with indented keys.", where(entry.first.Mark()), name);
+  std::set<Field*> begun;
+  const auto set_item = [&](const std::string& key, const YAML::Node& named, const YAML::Node& value,
+                            bool presets) {
+    const auto line = where(named.Mark());
+    const Place place = find(key, line);
+    if (place.field->presets().empty() == presets) return;
+    if (!begun.insert(place.field).second) throw usage_error("{}: '{}' is set a second time.", line, key);
+    if (value.IsSequence() && place.field->is_list()) {
+      place.field->set_list(value.as<std::vector<std::string>>());
+      given_.insert(place.section->name + "." + place.field->name());
+    } else if (value.IsScalar() || value.IsNull()) {
+      std::set<Field*> none;
+      set(place, key, value.IsNull() ? "" : value.as<std::string>(), line, none);
+    } else {
+      throw usage_error("{}: '{}' takes {}.", line, key, place.field->kind());
     }
-    const auto set_item = [&](const YAML::Node& item_key, const YAML::Node& value, bool presets) {
-      const auto key = name + "." + item_key.as<std::string>();
-      const auto line = where(item_key.Mark());
-      const Place place = find(key, line);
-      if (place.field->presets().empty() == presets) return;
-      if (value.IsSequence() && place.field->is_list()) {
-        place.field->set_list(value.as<std::vector<std::string>>());
-        given_.insert(key);
-      } else if (value.IsScalar() || value.IsNull()) {
-        set(place, value.IsNull() ? "" : value.as<std::string>(), line);
-      } else {
-        throw usage_error("{}: '{}' takes {}.", line, key, place.field->kind());
+  };
+  // Presets first: a file that names one and a value of its own means the value, in whatever order.
+  for (const bool presets : {true, false})
+    for (const auto& entry : root) {
+      const auto name = entry.first.as<std::string>();
+      if (entry.second.IsNull()) continue;
+      if (!entry.second.IsMap()) {
+        if (!look_up(name) && !is_setting(name))
+          throw usage_error("{}: '{}' must be a section with indented keys.", where(entry.first.Mark()),
+                            name);
+        set_item(name, entry.first, entry.second, presets);
+        continue;
       }
-    };
-    // Presets first: a file that names one and a value of its own means the value, in whatever order.
-    for (const bool presets : {true, false})
-      for (const auto& item : entry.second) set_item(item.first, item.second, presets);
-  }
-}
-
-bool Config::is_setting(const std::string& word) const {
-  return word.find('.') != std::string::npos || std::ranges::count(known_keys(), word) > 0;
+      for (const auto& item : entry.second)
+        set_item(name + "." + item.first.as<std::string>(), item.first, item.second, presets);
+    }
 }
 
 void Config::set(const std::string& key, const std::string& value) {
+  std::set<Field*> none;
   const Place place = find(key, "command line");
-  set(place, value, "--" + key);
+  set(place, key, value, "--" + key, none);
   commanded_.insert(place.section->name + "." + place.field->name());
 }
 
-void Config::set(const Place& place, const std::string& text, const std::string& where) {
-  place.field->set(text, where);
-  given_.insert(place.section->name + "." + place.field->name());
-  for (const auto& preset : place.field->presets()) {
-    if (preset.name != text) continue;
-    for (const auto& [key, value] : preset.values)
-      find(place.section->name + "." + key, where).field->set(value, where);
+void Config::set(const Place& place, const std::string& name, const std::string& text,
+                 const std::string& where, std::set<Field*>& begun) {
+  Field& field = *place.field;
+  std::string value = text;
+  // A name that asks whether, not how many: use_gradient_checkpointing=1.
+  const std::string bare = name.substr(name.rfind('.') + 1);
+  if (bool on; (bare.starts_with("use_") || bare.starts_with("use-")) && parse_bool(text, on))
+    value = on ? "true" : "false";
+  if (!place.when_on.empty()) {
+    bool on = false;
+    if (!parse_bool(text, on) || !on)
+      throw usage_error("{}: '{}' says what {}.{} is not; say what it is ({}).", where, text,
+                        place.section->name, field.name(), field.kind());
+    value = place.when_on;
+  }
+  if (field.is_list() && !begun.insert(&field).second) return field.append(value);
+  field.set(value, where);
+  given_.insert(place.section->name + "." + field.name());
+  for (const auto& preset : field.presets()) {
+    if (preset.name != value) continue;
+    for (const auto& [key, preset_value] : preset.values)
+      find(place.section->name + "." + key, where).field->set(preset_value, where);
   }
 }
 
 void Config::apply(const std::vector<std::string>& arguments) {
+  struct Given {
+    Place place;
+    std::string key, value;
+  };
+  std::vector<Given> all;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     if (!argument.starts_with("--")) throw usage_error("'{}' was not expected here.", argument);
     const size_t equals = argument.find('=');
     const std::string key = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
+    const Place place = find(key, "command line");  // a wrong name is the more useful complaint
     if (equals != std::string::npos) {
-      set(key, argument.substr(equals + 1));
+      all.push_back({place, key, argument.substr(equals + 1)});
       continue;
     }
-    find(key, "command line");  // a wrong name is the more useful complaint
-    if (i + 1 == arguments.size()) throw usage_error("--{} needs a value.", key);
-    set(key, arguments[++i]);
+    if (i + 1 == arguments.size()) throw usage_error("--{} needs a value ({}).", key, place.field->kind());
+    all.push_back({place, key, arguments[++i]});
   }
-}
-
-std::string Config::to_yaml() const {
-  std::string out;
-  for (const auto& section : sections_) {
-    out += section.name + ":\n";
-    for (const auto& field : section.fields.all())
-      out += fmt::format("  {}: {}\n", field.name(), field.text());
-  }
-  return out;
-}
-
-std::string Config::to_markdown() const {
-  std::string out =
-      "# Configuration\n\n"
-      "Every setting, made by `tightloop config --markdown`; do not edit by hand.\n"
-      "In a file: `section:` with indented `key: value` lines. On the command line: `--section.key value`.\n";
-  for (const auto& section : sections_) {
-    out += fmt::format("\n## {}\n\n{}.\n\n| key | default | takes | what it does |\n|---|---|---|---|\n",
-                       section.name, section.help);
-    for (const auto& field : section.fields.all()) {
-      std::string help = field.help();
-      for (const auto& name : field.aliases()) help += fmt::format(" (alias `--{}`)", name);
-      out += fmt::format("| `{}.{}` | `{}` | {} | {} |\n", section.name, field.name(),
-                         cell(field.default_text()), field.kind(), cell(help));
-    }
-  }
-  return out;
-}
-
-std::string Config::to_text(const std::optional<std::string>& only) const {
-  std::string out;
-  std::vector<std::string> names;
-  for (const auto& section : sections_) {
-    names.push_back(section.name);
-    if (only && *only != section.name) continue;
-    out += fmt::format("{}: {}\n", section.name, section.help);
-    for (const auto& field : section.fields.all()) {
-      out += fmt::format("  --{}.{} {}\n      {} ({})\n", section.name, field.name(), field.text(),
-                         field.help(), field.kind());
-    }
-  }
-  if (out.empty())
-    throw usage_error("there is no section '{}'. Sections: {}.", *only, fmt::join(names, ", "));
-  return out;
+  std::set<Field*> begun;
+  for (const bool presets : {true, false})
+    for (const Given& given : all)
+      if (given.place.field->presets().empty() != presets) {
+        set(given.place, given.key, given.value, "--" + given.key, begun);
+        commanded_.insert(given.place.section->name + "." + given.place.field->name());
+      }
 }
 
 }  // namespace tightloop

@@ -13,6 +13,8 @@
 #include <variant>
 #include <vector>
 
+#include "core/error.h"
+
 namespace tightloop {
 
 /// Values for several fields of a section, under one name.
@@ -42,9 +44,11 @@ class Field {
   Field& range(double low, double high);
   /// Strings other than these are refused.
   Field& choices(std::vector<std::string> allowed);
-  /// Another name on the command line, without a section: alias("epochs") accepts --epochs.
+  /// Another name, without a section: alias("use_cache") accepts --use_cache. The documentation shows it.
   Field& alias(std::string name);
-  /// A choice of names, each of which sets other fields of the section; settings that come later win.
+  /// A text that can also be switched: true, yes, on and false, no, off stand for these two values.
+  Field& on_off(std::string on, std::string off);
+  /// A choice of names, each of which sets other fields of the section; single settings win over it.
   Field& presets(std::vector<Preset> presets);
 
   const std::string& name() const { return name_; }
@@ -57,12 +61,19 @@ class Field {
   /// The value as YAML would write it.
   std::string text() const;
   bool is_list() const { return std::holds_alternative<std::vector<std::string>*>(target_); }
+  /// Whether true and false are values of it.
+  bool is_switch() const { return std::holds_alternative<bool*>(target_) || !on_.empty(); }
   /// Sets the value from text. The error says what was expected; `where` names the place the text came from.
   void set(const std::string& text, const std::string& where);
   void set_list(std::vector<std::string> items);
+  /// Adds the items in the text to the list.
+  void append(const std::string& text);
 
  private:
-  std::string name_, help_, default_text_;
+  Error refusal(const std::string& text, const std::string& where) const;
+  std::string choice(const std::string& text, const std::string& where) const;
+
+  std::string name_, help_, default_text_, on_, off_;
   Target target_;
   double low_ = -std::numeric_limits<double>::infinity(), high_ = std::numeric_limits<double>::infinity();
   std::vector<std::string> choices_, aliases_;
@@ -86,6 +97,30 @@ class Fields {
   std::deque<Field> fields_;
 };
 
+/// What other programs call settings. Names are compared without regard to case, - or _.
+struct OtherNames {
+  struct Same {
+    std::string key;  // "section.key"
+    std::vector<std::string> names;
+  };
+  struct Switch {
+    std::string name, key, value;  // "bf16: true" sets the key to the value
+  };
+  struct Different {
+    std::vector<std::string> names;
+    std::string answer;  // goes on from "there is no setting 'name': "
+  };
+  /// Accepted, alone or with the setting's section, and shown nowhere.
+  std::vector<Same> same;
+  std::vector<Switch> switches;
+  /// What is done in another way here: refused with a sentence.
+  std::vector<Different> different;
+  /// Sections, and those of ours that they mean.
+  std::vector<std::pair<std::string, std::string>> sections;
+  /// Sections whose settings may be named without the section.
+  std::vector<std::string> bare;
+};
+
 /// All sections of a configuration, bound to the structs they fill. The structs must outlive it.
 class Config {
  public:
@@ -99,16 +134,26 @@ class Config {
     component.describe(sections_.emplace_back(Section{std::move(name), std::move(help), {}}).fields);
   }
 
+  void set_other_names(const OtherNames& names) { other_names_ = &names; }
+
   /// Reads a YAML file of `section: {key: value}`. Unknown keys are refused with the nearest known one.
   void load(const std::filesystem::path& file);
   /// The same from text; `origin` stands in messages for the file's name.
   void load_text(const std::string& yaml, const std::string& origin);
-  /// Whether a word on the command line is meant as a setting: "section.key", right or misspelled, or an
-  /// alias.
-  bool is_setting(const std::string& word) const;
+  /// Whether a word on the command line is meant as a setting: "section.key", right or misspelled, an alias
+  /// or another program's name.
+  bool is_setting(const std::string& word);
+  /// The field that a word means, or none.
+  const Field* field(const std::string& word);
+  bool has_section(const std::string& name) const;
+  /// Whether a word can stand alone and then means yes: --deterministic, --bf16.
+  bool is_switch(const std::string& word);
+  /// The setting that a wrong name may mean.
+  std::optional<std::string> guess(const std::string& word) const;
   /// Sets "section.key" (or an alias) from the command line.
   void set(const std::string& key, const std::string& value);
-  /// Applies --section.key value, --section.key=value and aliases, in order.
+  /// Applies --section.key value, --section.key=value and aliases: presets first, then single settings in
+  /// order. A list that is named again gets longer.
   void apply(const std::vector<std::string>& arguments);
 
   /// Whether a file or the command line has set "section.key"; what a preset sets does not count.
@@ -127,13 +172,18 @@ class Config {
   struct Place {
     Section* section;
     Field* field;
+    std::string when_on{};  // of a switch: what it sets the field to
   };
-  Place find(const std::string& key, const std::string& where);
-  void set(const Place& place, const std::string& text, const std::string& where);
-  std::vector<std::string> known_keys() const;
+  std::optional<Place> look_up(const std::string& word);
+  Field* own_field(const std::string& section, const std::string& name, Section** found = nullptr);
+  Place find(const std::string& word, const std::string& where);
+  /// A list that is in `begun` gets longer, another one is replaced.
+  void set(const Place& place, const std::string& name, const std::string& text, const std::string& where,
+           std::set<Field*>& begun);
 
   std::deque<Section> sections_;
   std::set<std::string> given_, commanded_;
+  const OtherNames* other_names_ = nullptr;
 };
 
 /// The candidate that differs least from `word`, if any is close enough to be what was meant.

@@ -117,7 +117,7 @@ Registry& registry() {
 Device& open_cuda(const std::string& name, int index) {
   const std::string reason = why_no_cuda();
   if (!reason.empty())
-    throw device_error("device '{}' is not usable: {} Use train.device cpu or auto to go on without a GPU.",
+    throw device_error("device '{}' is not usable: {} Name the device cpu or auto to go on without a GPU.",
                        name, reason);
   auto& known = registry();
   std::lock_guard lock(known.mutex);

@@ -265,18 +265,27 @@ MappedFile::~MappedFile() {
   ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
+namespace {
+
+std::string where_relative(const fs::path& path) {
+  std::error_code failure;
+  const fs::path here = fs::current_path(failure);
+  return path.is_absolute() || failure ? "" : fmt::format(" in the folder '{}'", here.string());
+}
+
+}  // namespace
+
 std::vector<fs::path> expand_glob(const std::string& pattern) {
-  if (pattern.find_first_of("*?[") == std::string::npos) {
-    if (!path_exists(pattern)) throw data_error("there is no file '{}'.", pattern);
-    return {pattern};
-  }
+  if (path_exists(pattern)) return {pattern};  // also one with [ in its name
+  if (pattern.find_first_of("*?[") == std::string::npos)
+    throw data_error("there is no file '{}'{}.", pattern, where_relative(pattern));
   glob_t found{};
   const int status = ::glob(pattern.c_str(), GLOB_MARK, nullptr, &found);
   std::vector<fs::path> paths;
   for (size_t i = 0; status == 0 && i < found.gl_pathc; ++i)
     if (const std::string path = found.gl_pathv[i]; !path.ends_with('/')) paths.emplace_back(path);
   ::globfree(&found);
-  if (paths.empty()) throw data_error("no file matches '{}'.", pattern);
+  if (paths.empty()) throw data_error("no file matches '{}'{}.", pattern, where_relative(pattern));
   return paths;
 }
 

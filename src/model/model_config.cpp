@@ -134,6 +134,7 @@ void ModelConfig::describe(Fields& fields) {
            "Blocks that keep only their input in training and are computed again in the backward pass, for "
            "less memory and more time: none (or false), all (or true), a number: the first so many, or auto: "
            "as few as fit into the device's memory")
+      .on_off("all", "none")
       .alias("use_gradient_checkpointing");
   fields.add("softcap", softcap, "Logits are squashed into plus or minus this; 0: off (nanochat: 15)")
       .range(0, 1e6);

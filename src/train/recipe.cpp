@@ -1,5 +1,7 @@
 #include "train/recipe.h"
 
+#include "train/other_names.h"
+
 namespace tightloop {
 
 Config Recipe::bind() {
@@ -16,6 +18,7 @@ Config Recipe::bind() {
   config.add_section("log", log,
                      "What is written about a run, and how often (train.logging_steps: the loss); 0: never");
   config.add_section("ops", ops, "How operators run");
+  config.set_other_names(other_names());
   return config;
 }
 

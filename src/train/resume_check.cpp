@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "data/dataset.h"
 #include "data/fingerprint.h"
 #include "train/run_length.h"
@@ -82,6 +83,7 @@ void refuse_unless(bool accepted, const std::vector<std::string>& changed, const
 
 void check_data(const RunFolder& run, const Checkpoint& checkpoint, const ResumeOptions& options,
                 bool other_names, Resumption& resumption) {
+  require_run_files(resumption.recipe.data, run);
   ChangedFiles files;
   if (checkpoint.metadata.contains("data")) {
     files = compare_files(checkpoint.metadata.at("data"), resumption.recipe.data);
@@ -99,6 +101,23 @@ json counts_of(const Documents& documents) {
 }
 
 }  // namespace
+
+void require_run_files(const DataConfig& data, const RunFolder& run) {
+  const std::pair<const char*, const std::vector<std::string>*> settings[] = {
+      {"train", &data.train},
+      {"val", &data.val},
+      {"train_target", &data.train_target},
+      {"val_target", &data.val_target}};
+  for (const auto& [name, patterns] : settings)
+    for (const auto& pattern : *patterns) try {
+        expand_glob(pattern);
+      } catch (const Error& error) {
+        throw data_error(
+            "{} The run '{}' was trained on it. Name it where it is now, relative to this folder or "
+            "absolute: --data.{} NEWPATH",
+            error.what(), run.root().string(), name);
+      }
+}
 
 void keep_counts(const Dataset& dataset, json& metadata) {
   metadata[kDocuments] = {

@@ -34,6 +34,9 @@ Resumption check_resume(const RunFolder& run, const Checkpoint& checkpoint, cons
 void check_resumed_epochs(const Recipe& recipe, const RunFolder& run, const Checkpoint& checkpoint,
                           Resumption& resumption);
 
+/// A data error, with what to do about it, where a file that the run was trained on is not there.
+void require_run_files(const DataConfig& data, const RunFolder& run);
+
 /// Keeps for checkpoints, as `documents`, how many documents and tokens the files have become.
 void keep_counts(const Dataset& dataset, nlohmann::json& metadata);
 /// Compares them, once the data is loaded: `metadata` is what keep_counts() wrote now. A data error says

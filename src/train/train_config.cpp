@@ -43,7 +43,8 @@ void TrainConfig::describe(Fields& fields) {
           "fused_head", fused_head,
           "Loss and gradients of the head by chunks of rows, so that logits are never whole in memory; auto: "
           "where they are above 128 MiB")
-      .choices({"auto", "on", "off", "true", "false"})
+      .choices({"auto", "on", "off"})
+      .on_off("on", "off")
       .alias("use_liger_kernels");
   fields.add("label_smoothing", label_smoothing, "Share of each target spread evenly over the vocabulary")
       .range(0, 1);
@@ -112,7 +113,8 @@ void TrainConfig::describe(Fields& fields) {
       .add(
           "graph", graph,
           "CUDA graphs of forward, backward and update, one for each shape; auto: where they can be captured")
-      .choices({"auto", "on", "off"});
+      .choices({"auto", "on", "off"})
+      .on_off("on", "off");
   fields.add("deterministic", deterministic,
              "The same bits in every run on the same device; slower, and without cuDNN's attention");
   fields.add("loss_scale", loss_scale, "fp16: what the loss is multiplied by at first").range(1e-30, 1e30);

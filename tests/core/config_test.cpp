@@ -73,8 +73,11 @@ TEST(Config, APresetSetsItsFieldsAndSettingsOfTheUserWin) {
   EXPECT_EQ(sizes.layers, 3) << "whatever the order in the file";
   EXPECT_EQ(sizes.width, 50);
   config.apply({"--model.preset", "large", "--model.width", "7"});
-  EXPECT_EQ(sizes.layers, 20) << "on the command line the later wins";
+  EXPECT_EQ(sizes.layers, 20);
   EXPECT_EQ(sizes.width, 7);
+  config.apply({"--model.width", "9", "--model.preset", "large"});
+  EXPECT_EQ(sizes.width, 9) << "a single setting wins, in whatever order";
+  config.apply({"--model.width", "7"});
 
   Sizes again;
   Config copy;

@@ -57,7 +57,7 @@ TEST(Device, AskingForAGpuThatIsNotThereSaysWhy) {
   EXPECT_NE(message.find("cuda:999"), std::string::npos) << message;
   if (cuda_device_count() == 0) {
     EXPECT_NE(message.find(why_no_cuda()), std::string::npos) << message;
-    EXPECT_NE(error_of(ExitCode::kDevice, [] { device("cuda"); }).find("train.device cpu"),
+    EXPECT_NE(error_of(ExitCode::kDevice, [] { device("cuda"); }).find("cpu or auto"),
               std::string::npos);
   }
 }

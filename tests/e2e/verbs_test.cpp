@@ -16,13 +16,68 @@ TEST(Program, HelpFitsAScreenAndEveryVerbHasAnExample) {
   const auto help = run(folder.path(), "tightloop --help");
   EXPECT_EQ(help.exit_code, 0);
   EXPECT_LE(std::ranges::count(help.output, '\n'), 40);
-  for (const char* verb : {"doctor", "config", "tokenizer train", "tokenizer encode", "tokenizer decode",
-                           "tokenizer export", "data check", "data show", "data order", "prepare", "train",
-                           "eval", "generate", "translate", "bleu", "fit", "model show", "bench step"}) {
+  for (const char* verb : {"doctor",
+                           "config",
+                           "tokenizer",
+                           "tokenizer train",
+                           "tokenizer encode",
+                           "data",
+                           "tokenizer decode",
+                           "tokenizer export",
+                           "data check",
+                           "data show",
+                           "data order",
+                           "prepare",
+                           "train",
+                           "eval",
+                           "generate",
+                           "translate",
+                           "bleu",
+                           "fit",
+                           "model",
+                           "model show",
+                           "bench",
+                           "bench step",
+                           "bench update",
+                           "bench translate",
+                           "bench ablation",
+                           "bench loader",
+                           "bench tokenizer",
+                           "bench generate",
+                           "chat",
+                           "inspect",
+                           "inspect loss",
+                           "inspect batch",
+                           "average",
+                           "export"}) {
     const auto one = run(folder.path(), std::string("tightloop ") + verb + " --help");
     EXPECT_EQ(one.exit_code, 0) << verb;
+    EXPECT_TRUE(contains(one.output, std::string("tightloop ") + verb + " ")) << verb << one.output;
     EXPECT_TRUE(contains(one.output, "Example")) << verb << one.output;
   }
+}
+
+TEST(Program, HelpShowsDefaults) {
+  const TempFolder folder;
+  const auto generate = run(folder.path(), "tightloop generate --help");
+  EXPECT_TRUE(contains(generate.output, "(default: 0.8)")) << generate.output;
+  EXPECT_FALSE(contains(generate.output, "[]")) << generate.output;
+  EXPECT_TRUE(generate.output.ends_with("\n"));
+  // Of a recipe's settings those that matter, with the defaults that the program has.
+  const auto train = run(folder.path(), "tightloop train --help");
+  const auto config = run(folder.path(), "tightloop config");
+  for (const char* key : {"train.steps", "train.lr", "data.seq_len", "model.layers", "train.device"}) {
+    const std::string name = std::string("--") + key + " ";
+    const auto value_of = [&](const std::string& text) {
+      std::string value = text.substr(text.find(name) + name.size());
+      value = value.substr(0, value.find_first_of(" \n"));
+      std::erase(value, '"');
+      return value;
+    };
+    ASSERT_TRUE(contains(train.output, name)) << train.output;
+    EXPECT_EQ(value_of(train.output), value_of(config.output)) << key;
+  }
+  EXPECT_TRUE(contains(train.output, "'tightloop config' lists all")) << train.output;
 }
 
 TEST(Program, WrongUseExitsWith2) {
