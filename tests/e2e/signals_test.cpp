@@ -83,9 +83,10 @@ TEST(Signals, EveryPhaseBeforeTheFirstStepReacts) {
       "data check " + recipe + bytes};
   for (const std::string& command : commands) {
     // About a second on a machine that is not busy.
-    for (const char* wait : {"sleep 0.1", "sleep 0.5"}) {
-      const auto outcome = run(folder.path(), signalled(command, wait, "INT"));
-      EXPECT_EQ(outcome.exit_code, 130) << command << "\n" << outcome.output;
+    for (const bool late : {false, true}) {
+      const auto outcome = run(folder.path(), signalled(command, late ? "sleep 0.5" : "sleep 0.1", "INT"));
+      const bool done = late && outcome.exit_code == 0;  // what was nearly done may be finished
+      EXPECT_TRUE(done || outcome.exit_code == 130) << command << "\n" << outcome.output;
       EXPECT_LT(milliseconds(outcome), 4000) << command << "\n" << outcome.output;
       EXPECT_EQ(half_made(folder.path()), "") << command;
     }
