@@ -46,8 +46,9 @@ TEST(OtherNames, AnswersNameSettingsThatExist) {
       size_t begin = at, end = at + 1;
       while (begin > 0 && part_of_name(begin - 1)) --begin;
       while (part_of_name(end)) ++end;
-      if (config.has_section(answer.substr(begin, at - begin)) && end > at + 1)
+      if (config.has_section(answer.substr(begin, at - begin)) && end > at + 1) {
         EXPECT_TRUE(config.field(answer.substr(begin, end - begin))) << answer;
+      }
     }
   }
 }
