@@ -63,7 +63,7 @@ TEST(ExportVerb, RefusesWhatIsNoModelAndWhatWouldBeOverwritten) {
   const TempFolder folder;
   const auto none = run(folder.path(), "tightloop export --run nothing --to out");
   EXPECT_EQ(none.exit_code, 2);
-  EXPECT_TRUE(contains(none.output, "config.json")) << none.output;
+  EXPECT_TRUE(contains(none.output, "Hugging Face")) << none.output;
   EXPECT_FALSE(fs::exists(folder / "out"));
   EXPECT_EQ(
       run(folder.path(), "mkdir out && touch out/x && tightloop export --run nothing --to out").exit_code, 2);
