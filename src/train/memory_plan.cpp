@@ -72,7 +72,8 @@ void refuse_too_large(const Recipe& recipe, const Device& device) {
   // Of pairs and adapters too little is known.
   if (device.is_cuda() || recipe.model.translates() || recipe.lora.on()) return;
   const auto element = static_cast<int64_t>(c10::elementSize(compute_dtype(recipe.train.precision, device)));
-  const MemoryPlanner planner(recipe.model, recipe.train, recipe.data.seq_len, element, /*cuda=*/false);
+  const MemoryPlanner planner(settled_model(recipe, device), recipe.train, recipe.data.seq_len, element,
+                              /*cuda=*/false);
   const double limit = recipe.train.memory_limit * (1 << 30),
                all = static_cast<double>(device.total_memory());
   const double memory = limit > 0 ? std::min(limit, all) : all;

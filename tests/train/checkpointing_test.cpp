@@ -47,7 +47,7 @@ TEST(CheckpointedRun, AutoSettlesByTheMemoryThatThereIs) {
     return SavedModel(run.root()).metadata().at("gradient_checkpointing").get<std::string>();
   };
   EXPECT_EQ(used("plenty", 0), "none");
-  EXPECT_EQ(used("little", 0.003), "all");  // GiB: enough for that alone
+  EXPECT_NE(used("little", 0.003), "none");  // GiB: enough for some blocks that are recomputed
 }
 
 }  // namespace
