@@ -27,8 +27,6 @@ bool is_number(const std::string& word) {
 
 bool is_option(const std::string& word) { return word.size() > 1 && word[0] == '-' && !is_number(word); }
 
-bool is_recipe_name(const std::string& word) { return word.ends_with(".yaml") || word.ends_with(".yml"); }
-
 class Reader {
  public:
   Reader(CLI::App& app, const std::vector<std::string>& arguments)

@@ -152,10 +152,12 @@ std::string name_of(const CLI::App& verb) {
   return verb.get_parent() ? name_of(*verb.get_parent()) + " " + verb.get_name() : "tightloop";
 }
 
+bool is_recipe_name(const std::string& word) { return word.ends_with(".yaml") || word.ends_with(".yml"); }
+
 Error unknown_verb(const CLI::App& parent, const std::string& word) {
   const std::string name = name_of(parent);
   if (!parent.get_parent()) {
-    if (word.ends_with(".yaml") || word.ends_with(".yml"))
+    if (is_recipe_name(word))
       return usage_error("'{}' is a recipe. To train by it: tightloop train {}", word, word);
     if (const auto other = other_verbs().find(dashed(word)); other != other_verbs().end())
       return usage_error("there is no verb '{}'. Did you mean: tightloop {}?", word, other->second);

@@ -14,6 +14,8 @@ namespace tightloop::cli {
 /// "tightloop data check", from a verb at any depth.
 std::string name_of(const CLI::App& verb);
 
+bool is_recipe_name(const std::string& word);
+
 Error unknown_verb(const CLI::App& parent, const std::string& word);
 Error missing_verb(const CLI::App& parent);
 /// `settings`: null where the verb takes none without their section.

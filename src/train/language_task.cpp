@@ -29,8 +29,10 @@ LanguageTask::LanguageTask(Recipe& recipe, const RunFolder& run, nlohmann::json&
     keep_counts(dataset_, metadata);
     recipe.model.resolve(tokenizer_->vocab_size(), recipe.data.seq_len);
   }
-  refuse_too_large(recipe, device(recipe.train.device));
-  model_ = make_model(settled_model(recipe, device(recipe.train.device)), recipe.train.seed);
+  const Device& trains_on = device(recipe.train.device);
+  const ModelConfig model = settled_model(recipe, trains_on);
+  refuse_too_large(recipe, model, trains_on);
+  model_ = make_model(model, recipe.train.seed);
   load_start(run, metadata);
   if (recipe.lora.on())
     adapters_ = std::make_unique<Adapters>(model_->parameters(), recipe.lora, recipe.train.seed);

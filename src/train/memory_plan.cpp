@@ -68,12 +68,11 @@ ModelConfig settled_model(const Recipe& recipe, const Device& device) {
   return model;
 }
 
-void refuse_too_large(const Recipe& recipe, const Device& device) {
+void refuse_too_large(const Recipe& recipe, const ModelConfig& model, const Device& device) {
   // Of pairs and adapters too little is known.
-  if (device.is_cuda() || recipe.model.translates() || recipe.lora.on()) return;
+  if (device.is_cuda() || model.translates() || recipe.lora.on()) return;
   const auto element = static_cast<int64_t>(c10::elementSize(compute_dtype(recipe.train.precision, device)));
-  const MemoryPlanner planner(settled_model(recipe, device), recipe.train, recipe.data.seq_len, element,
-                              /*cuda=*/false);
+  const MemoryPlanner planner(model, recipe.train, recipe.data.seq_len, element, /*cuda=*/false);
   const double limit = recipe.train.memory_limit * (1 << 30),
                all = static_cast<double>(device.total_memory());
   const double memory = limit > 0 ? std::min(limit, all) : all;
@@ -87,7 +86,7 @@ void refuse_too_large(const Recipe& recipe, const Device& device) {
       advice ? fmt::format("The same rows a step fit with: --train.micro_batch {} --train.accumulate {} "
                            "--train.fused_head on --model.gradient_checkpointing {}.",
                            advice->micro_batch, advice->accumulate,
-                           checkpointing_text(advice->recomputed, recipe.model))
+                           checkpointing_text(advice->recomputed, model))
              : "Not even one row at a time fits: take a smaller model or shorter rows (data.seq_len).");
 }
 

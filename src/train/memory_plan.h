@@ -66,8 +66,9 @@ std::string settled_checkpointing(const MemoryPlanner& planner, const ModelConfi
 ModelConfig settled_model(const Recipe& recipe, const Device& device);
 
 /// Ends a run on a CPU that would not fit into the machine's memory (or train.memory_limit) before it starts:
-/// the kernel would kill it. Error(kDevice) says what would fit.
-void refuse_too_large(const Recipe& recipe, const Device& device);
+/// the kernel would kill it. `model`: the recipe's as settled_model() gives it. Error(kDevice) says what
+/// would fit.
+void refuse_too_large(const Recipe& recipe, const ModelConfig& model, const Device& device);
 
 /// Whether a step is one after which the allocator's memory is looked at, whatever is logged.
 bool memory_is_checked(int64_t step);
