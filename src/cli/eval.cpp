@@ -94,7 +94,7 @@ void measure_text(const EvalArguments& options, LoadedRun& run, Findings& findin
                         {"tokens", loss.tokens},
                         {"bytes", text.size()}});
   findings.text +=
-      fmt::format("{}: loss {:.4f}, perplexity {:.3f}, {:.4f} bits a byte, over {} tokens\n",
+      fmt::format("{}: loss {:.4f}, perplexity {:.3f}, {:.4f} bits per byte, over {} tokens\n",
                   printable(options.input), loss.mean(), std::exp(loss.mean()), bits, loss.tokens);
 }
 
@@ -209,28 +209,30 @@ void add_eval(CLI::App& app, const Settings& settings) {
   auto options = std::make_shared<EvalArguments>();
   auto* verb = app.add_subcommand("eval", "Measure a model on held-out data, a text or questions");
   options->model.add_to(*verb);
-  verb->add_option("--input", options->input, "A text file: loss, perplexity, bits a byte");
+  verb->add_option("--input", options->input, "A text file: loss, perplexity, bits per byte");
   verb->add_option("--questions", options->questions,
                    "A JSONL file of {question, answer} or {question, choices, answer}");
-  verb->add_option("--window", options->window, "Of a text: most tokens read at once (default: the context)")
+  verb->add_option("--window", options->window, "Of a text: window size in tokens (default: the context)")
       ->default_str("")
       ->check(at_least(1));
-  verb->add_option("--stride", options->stride,
-                   "Of a text longer than that: tokens from one window to the next (default: half of it)")
+  verb->add_option(
+          "--stride", options->stride,
+          "Of a text longer than a window: tokens from one window to the next (default: half a window)")
       ->default_str("")
       ->check(at_least(1));
   verb->add_option("--limit", options->limit,
                    "Most questions to ask, of held-out data in each source; 0: all (held-out default: 100)")
       ->default_str("")
       ->check(at_least(0));
-  verb->add_option("--batch", options->batch, "Rows at once (default: what suits the question)")
+  verb->add_option("--batch", options->batch, "Batch size in rows (default: by their length)")
       ->default_str("")
       ->check(at_least(1));
   verb->add_option("--samples", options->samples, "Answers to each question, at --temperature")
       ->check(at_least(1));
-  verb->add_option("--temperature", options->temperature, "Of several samples")->check(at_least(0));
+  verb->add_option("--temperature", options->temperature, "Sampling temperature of several --samples")
+      ->check(at_least(0));
   verb->add_option("--max-tokens", options->max_tokens,
-                   "Longest answer (default: a little more than the longest expected)")
+                   "Maximum tokens of an answer (default: a little more than the longest expected)")
       ->default_str("")
       ->check(at_least(1));
   verb->add_flag("--json", options->json, "For programs");

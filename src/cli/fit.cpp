@@ -87,7 +87,7 @@ MemoryChoice written(const Question& asked) {
 
 std::string table(const Question& asked, double budget) {
   const auto& model = asked.recipe.model;
-  std::string text = fmt::format("{:>12} {:>12} {:>12}   blocks computed again, so that it fits\n",
+  std::string text = fmt::format("{:>12} {:>12} {:>12}   layers with checkpointing, so that it fits\n",
                                  "micro-batch", "none", "all");
   for (MemoryChoice choice = written(asked);; choice.micro_batch /= 2) {
     choice.accumulate = std::max<int64_t>(
@@ -131,22 +131,25 @@ void fit(const FitArguments& options, const Settings& settings) {
   }
   std::string text = fmt::format("{} parameters, vocabulary {}.\n",
                                  human_count(static_cast<double>(model_size(model).total)), model.vocab_size);
-  text += fmt::format("{} rows x {} tokens, checkpointing {}, head {}: {} at the peak.\n", choice.micro_batch,
-                      asked.recipe.data.seq_len, checkpointing_text(choice.recomputed, model),
-                      choice.chunked ? "by chunks" : "with whole logits", size_text(plan.total()));
-  text += fmt::format("  weights {}, masters {}, moments {}, gradients {}, activations {}, working {}\n",
-                      size_text(plan.weights), size_text(plan.masters), size_text(plan.moments),
-                      size_text(plan.gradients), size_text(plan.activations), size_text(plan.working));
-  text += fmt::format("{}: {}, of which {} are counted on. {}\n\n", asked.device, size_text(asked.memory),
+  text +=
+      fmt::format("{} rows x {} tokens, gradient checkpointing {}, logits {}: {} at the peak.\n",
+                  choice.micro_batch, asked.recipe.data.seq_len, checkpointing_text(choice.recomputed, model),
+                  choice.chunked ? "in chunks" : "whole", size_text(plan.total()));
+  text += fmt::format(
+      "  weights {}, fp32 master weights {}, optimizer moments {}, gradients {}, activations {}, workspace "
+      "{}\n",
+      size_text(plan.weights), size_text(plan.masters), size_text(plan.moments), size_text(plan.gradients),
+      size_text(plan.activations), size_text(plan.working));
+  text += fmt::format("{}: {}, of which {} can be used. {}\n\n", asked.device, size_text(asked.memory),
                       size_text(budget), fits ? "It fits." : "It does not fit.");
   text += table(asked, budget) + "\n";
   if (!advice) {
-    text += "Not even micro-batches of one row fit: take shorter rows (data.seq_len) or a smaller model.\n";
+    text += "Not even a micro-batch of one row fits: take shorter rows (data.seq_len) or a smaller model.\n";
   } else if (fits) {
     text += "Run it as it is.\n";
   } else {
     text += fmt::format(
-        "The same rows a step, and the least time, with ({}):\n  --train.micro_batch {} --train.accumulate "
+        "The same batch size at the highest speed ({}):\n  --train.micro_batch {} --train.accumulate "
         "{} "
         "--train.fused_head on --model.gradient_checkpointing {}\n",
         size_text(asked.planner.plan(*advice).total()), advice->micro_batch, advice->accumulate,

@@ -109,8 +109,9 @@ void show(const ModelArguments& options, const Settings& settings) {
   text += fmt::format("training        {:.3g} FLOPs a token at {} positions\n", flops, context);
   text += fmt::format("memory, bf16    about {} with micro-batches of {} x {}\n", bytes(memory.total()), rows,
                       recipe.data.seq_len);
-  text += fmt::format("  weights {}, masters {}, moments {}, gradients {}\n", bytes(memory.weights),
-                      bytes(memory.masters), bytes(memory.moments), bytes(memory.gradients));
+  text += fmt::format("  weights {}, fp32 master weights {}, optimizer moments {}, gradients {}\n",
+                      bytes(memory.weights), bytes(memory.masters), bytes(memory.moments),
+                      bytes(memory.gradients));
   text +=
       fmt::format("  activations {}, working memory {}\n", bytes(memory.activations), bytes(memory.working));
   std::fputs(text.c_str(), stdout);

@@ -70,8 +70,8 @@ void end(at::TensorList masters, at::TensorList values, const Tensor& x, const T
                            .by_row = scale.size(2) == 1,
                            .lr = static_cast<float>(lr),
                            .decay = static_cast<float>(decay),
-                           .share = numbers + AdamwControl::kRate,
-                           .decay_share = numbers + MuonControl::kDecay,
+                           .lr_scale = numbers + AdamwControl::kRate,
+                           .decay_scale = numbers + MuonControl::kDecay,
                            .skip = numbers + AdamwControl::kSkip});
   });
 }

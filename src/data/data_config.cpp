@@ -19,11 +19,11 @@ void DataConfig::describe(Fields& fields) {
              "What a recipe says where its own files are not there: which ones they are and how to get them");
   fields
       .add("holdout", holdout,
-           "Share of the documents held out for evaluation, chosen by a hash of their content")
+           "Fraction of the documents held out for evaluation, chosen by a hash of their content")
       .range(0, 0.9);
   fields
       .add("holdout_by", holdout_by,
-           "What `holdout` takes: documents by their hash, or the tail of the stream of tokens (a share of "
+           "What `holdout` takes: documents by their hash, or the tail of the token stream (a fraction of "
            "it); auto: of text files the tail, at least two rows of it, else by hash")
       .choices({"hash", "tail", "auto"});
   fields.add("mixture", mixture,
@@ -57,11 +57,14 @@ void DataConfig::describe(Fields& fields) {
   fields.add("target_field", target_field, "Of pairs as JSON objects: the field with the translation");
   fields
       .add("rows", rows,
-           "How documents become rows: one stream cut up, a padded row each, or packed side by side")
+           "How documents become rows (sequences): one token stream cut into rows, one padded row each, or "
+           "several packed into a row")
       .choices({"stream", "pad", "pack"});
-  fields.add("seq_len", seq_len, "Tokens in a row; 0: by the size of the data and the device")
+  fields
+      .add("seq_len", seq_len, "Sequence length: tokens in a row; 0: by the size of the data and the device")
       .range(0, 1 << 20);
-  fields.add("batch_tokens", batch_tokens, "Of pairs: most tokens of one side in a batch, padding included")
+  fields
+      .add("batch_tokens", batch_tokens, "Of pairs: maximum tokens of one side in a batch, padding included")
       .range(16, 1 << 24);
   fields
       .add("bucket", bucket,
@@ -71,11 +74,9 @@ void DataConfig::describe(Fields& fields) {
   fields.add(
       "loss_after", loss_after,
       "Learn only what follows the first occurrence of this text in a document, the end token included");
-  fields
-      .add("num_workers", num_workers,
-           "Threads that prepare batches; 0 prepares them when they are asked for")
+  fields.add("num_workers", num_workers, "Threads that prepare batches; 0: the training thread prepares them")
       .range(0, 256);
-  fields.add("prefetch_factor", prefetch_factor, "Batches that each of those threads may be ahead")
+  fields.add("prefetch_factor", prefetch_factor, "Batches that each of those threads may prepare ahead")
       .range(1, 1024);
   fields.add("pin_memory", pin_memory,
              "Keep batches in pinned memory where the device has it, for faster copies");

@@ -77,8 +77,8 @@ void check(const TasksConfig& config) {
 void TasksConfig::describe(Fields& fields) {
   fields.add("kinds", kinds, "Which tasks to generate: reverse, sort, count, add");
   fields.add("questions", questions, "Questions to learn from").range(1, 1e9);
-  fields.add("held_out", held_out, "Questions to be examined on").range(0, 1e6);
-  fields.add("held_out_share", held_out_share, "Share of all possible questions that training never sees")
+  fields.add("held_out", held_out, "Held-out questions").range(0, 1e6);
+  fields.add("held_out_share", held_out_share, "Fraction of all possible questions that training never sees")
       .range(0, 0.9);
   fields.add("shortest_word", shortest_word, "Letters in the shortest word").range(1, 64);
   fields.add("longest_word", longest_word, "Letters in the longest word").range(1, 64);

@@ -39,7 +39,7 @@ void check_patterns(const LoraConfig& config, const std::vector<std::string>& ma
 void LoraConfig::describe(Fields& fields) {
   fields.add("rank", rank, "Rank of the adapters; 0: none, the weights themselves are trained")
       .range(0, 1 << 14);
-  fields.add("alpha", alpha, "The adapters' product is scaled by alpha / rank").range(0, 1e6);
+  fields.add("alpha", alpha, "The adapter's output is scaled by alpha / rank").range(0, 1e6);
   fields.add("layers", layers,
              "Weights that get an adapter, by name or pattern; all others stay as they are");
 }

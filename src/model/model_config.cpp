@@ -104,21 +104,23 @@ void ModelConfig::describe(Fields& fields) {
       .add("depth", depth,
            "nanochat's one dial: layers, width (64 a layer, in heads of 128) and heads follow; 0: off")
       .range(0, 1000);
-  fields.add("layers", layers, "Number of blocks (seq2seq: of the decoder)").range(1, 1000);
-  fields.add("width", width, "Width of the residual stream").range(1, 1 << 20);
+  fields.add("layers", layers, "Transformer layers (seq2seq: of the decoder)").range(1, 1000);
+  fields.add("width", width, "Hidden size: width of the residual stream").range(1, 1 << 20);
   fields.add("heads", heads, "Attention heads; width must be a multiple").range(1, 1 << 12);
-  fields.add("kv_heads", kv_heads, "Heads of keys and values; 0: as many as heads").range(0, 1 << 12);
-  fields.add("head_size", head_size, "Width of a head; 0: width / heads").range(0, 1 << 12);
+  fields.add("kv_heads", kv_heads, "Key/value heads (grouped-query attention); 0: as many as heads")
+      .range(0, 1 << 12);
+  fields.add("head_size", head_size, "Dimension of a head; 0: width / heads").range(0, 1 << 12);
   fields
       .add("ffn", ffn,
-           "Inner width of the feed-forward; 0: the family's own (8/3 of the width, rounded up to 64; gpt2, "
-           "nanochat and seq2seq: 4 of it)")
+           "Hidden size of the feed-forward layer; 0: the family's own (8/3 of the width, rounded up to 64; "
+           "gpt2, nanochat and seq2seq: 4 times the width)")
       .range(0, 1 << 22);
   fields.add("vocab_size", vocab_size, "Rows of the embedding; 0: the tokenizer's size, rounded up to 64")
       .range(0, 1 << 24);
   fields
       .add("context", context,
-           "Longest sequence: rows of learned positions, base of sliding windows; 0: the rows' length")
+           "Maximum sequence length: learned position embeddings have so many rows, and sliding windows are "
+           "fractions of it; 0: data.seq_len")
       .range(0, 1 << 24);
   fields
       .add("norm_eps", norm_eps,
@@ -128,7 +130,7 @@ void ModelConfig::describe(Fields& fields) {
       .add("init_std", init_std,
            "Standard deviation of initial weights (residual projections: / sqrt(2 layers))")
       .range(0, 10);
-  fields.add("dropout", dropout, "Share of activations dropped in training").range(0, 0.99);
+  fields.add("dropout", dropout, "Dropout probability in training").range(0, 0.99);
   fields
       .add("gradient_checkpointing", gradient_checkpointing,
            "Blocks that keep only their input in training and are computed again in the backward pass, for "
@@ -136,45 +138,55 @@ void ModelConfig::describe(Fields& fields) {
            "as few as fit into the device's memory")
       .on_off("all", "none")
       .alias("use_gradient_checkpointing");
-  fields.add("softcap", softcap, "Logits are squashed into plus or minus this; 0: off (nanochat: 15)")
+  fields.add("softcap", softcap, "Logit soft-capping, cap * tanh(logits / cap); 0: off (nanochat: 15)")
       .range(0, 1e6);
-  fields.add("tie_embeddings", tie_embeddings, "The head shares the embedding's weight (nanochat: never)");
-  fields
-      .add("rope_theta", rope_theta,
-           "Base of the rotary positions; 0: the family's own (10000, nanochat 100000)")
+  fields.add("tie_embeddings", tie_embeddings,
+             "The output head uses the embedding's weight (nanochat: never)");
+  fields.add("rope_theta", rope_theta, "RoPE base (theta); 0: the family's own (10000, nanochat 100000)")
       .range(0, 1e12);
-  fields.add("rope_scaling", rope_scaling, "Stretching of the rotary positions").choices({"none", "llama3"});
-  fields.add("rope_factor", rope_factor, "llama3 scaling: how far low frequencies are stretched")
+  fields.add("rope_scaling", rope_scaling, "RoPE scaling").choices({"none", "llama3"});
+  fields.add("rope_factor", rope_factor, "llama3 RoPE scaling: low frequencies are divided by this")
       .range(1, 1e6);
-  fields.add("rope_low_freq", rope_low_freq, "llama3 scaling: wavelengths above context / this are stretched")
+  fields
+      .add("rope_low_freq", rope_low_freq,
+           "llama3 RoPE scaling: wavelengths above rope_original_context / this are scaled")
       .range(0, 1e6);
-  fields.add("rope_high_freq", rope_high_freq, "llama3 scaling: wavelengths below context / this stay")
+  fields
+      .add("rope_high_freq", rope_high_freq,
+           "llama3 RoPE scaling: wavelengths below rope_original_context / this are not scaled")
       .range(0, 1e6);
   fields
       .add("rope_original_context", rope_original_context,
-           "llama3 scaling: the context trained before stretching")
+           "llama3 RoPE scaling: context length before scaling")
       .range(1, 1 << 24);
   fields.add("window_pattern", window_pattern,
-             "nanochat: S (a quarter of the context) or L (all of it) a layer, repeated; the last is L");
-  fields.add("encoder_layers", encoder_layers, "seq2seq: blocks of the encoder; 0: as many as layers")
+             "nanochat: attention window of each layer, S (a quarter of the context) or L (all of it), "
+             "repeated; the last is L");
+  fields.add("encoder_layers", encoder_layers, "seq2seq: encoder layers; 0: as many as layers")
       .range(0, 1000);
   fields
       .add("source_vocab_size", source_vocab_size,
            "seq2seq: rows of the source's embedding; 0: the tokenizer's size, rounded up to 64")
       .range(0, 1 << 24);
   fields.add("share_embeddings", share_embeddings,
-             "seq2seq: source, target and head have one embedding, which needs one tokenizer for both");
-  fields.add("norm_place", norm_place, "seq2seq: LayerNorm before each part, or after it as in the paper")
+             "seq2seq: one embedding for source, target and output head; needs one tokenizer for both");
+  fields
+      .add("norm_place", norm_place,
+           "seq2seq: LayerNorm before each sublayer (pre-norm), or after it as in the paper (post-norm)")
       .choices({"pre", "post"});
-  fields.add("positions", positions, "seq2seq: how places are told apart").choices({"sinusoidal", "rotary"});
-  fields.add("activation", activation, "seq2seq: of the feed-forward").choices({"relu", "gelu"});
+  fields.add("positions", positions, "seq2seq: position encoding").choices({"sinusoidal", "rotary"});
+  fields.add("activation", activation, "seq2seq: activation function of the feed-forward layers")
+      .choices({"relu", "gelu"});
   fields.add("experts", experts, "qwen3_moe: experts a layer").range(1, 1 << 12);
-  fields.add("experts_per_token", experts_per_token, "qwen3_moe: experts that each token visits")
+  fields
+      .add("experts_per_token", experts_per_token, "qwen3_moe: experts that each token is routed to (top-k)")
       .range(1, 1 << 12);
-  fields.add("expert_ffn", expert_ffn, "qwen3_moe: inner width of an expert; 0: as ffn").range(0, 1 << 22);
-  fields.add("norm_topk", norm_topk, "qwen3_moe: the chosen experts' weights are scaled to sum to 1");
-  fields.add("balance_coef", balance_coef, "qwen3_moe: weight of the balance loss").range(0, 1e3);
-  fields.add("balance", balance, "qwen3_moe: E * sum(load * mean score), or sum((load - 1/E)^2)")
+  fields.add("expert_ffn", expert_ffn, "qwen3_moe: hidden size of an expert; 0: as ffn").range(0, 1 << 22);
+  fields.add("norm_topk", norm_topk, "qwen3_moe: normalize the weights of the chosen experts to sum to 1");
+  fields.add("balance_coef", balance_coef, "qwen3_moe: coefficient of the load-balancing loss").range(0, 1e3);
+  fields
+      .add("balance", balance,
+           "qwen3_moe: load-balancing loss, E * sum(load * mean score) or sum((load - 1/E)^2)")
       .choices({"minimind", "simple"});
 }
 

@@ -20,13 +20,13 @@ __global__ void __launch_bounds__(kThreads)
   float g[kCount], m[kCount], next[kCount];
   load(static_cast<const G*>(table.at[blockIdx.y]) + at, g);
   load(momentum + in_stack, m);
-  const float divide = 1 / *divisor, share = *mu;
+  const float divide = 1 / *divisor, beta = *mu;
   const bool keep = *skip == 0;
 #pragma unroll
   for (int k = 0; k < kCount; ++k) {
     g[k] *= divide;
-    m[k] += (1 - share) * (g[k] - m[k]);
-    next[k] = keep ? g[k] + share * (m[k] - g[k]) : 0;  // a NaN would reach the variance
+    m[k] += (1 - beta) * (g[k] - m[k]);
+    next[k] = keep ? g[k] + beta * (m[k] - g[k]) : 0;  // a NaN would reach the variance
   }
   if (keep) store(momentum + in_stack, m);
   store(x + in_stack, next);
@@ -35,8 +35,8 @@ __global__ void __launch_bounds__(kThreads)
 template <int kCount, class X>
 __global__ void __launch_bounds__(kThreads)
     muon_end_kernel(const __grid_constant__ MuonWeights table, const X* x, const float* scale, bool by_row,
-                    int rows, int columns, float lr, float decay, const float* share,
-                    const float* decay_share, const float* skip) {
+                    int rows, int columns, float lr, float decay, const float* lr_scale,
+                    const float* decay_scale, const float* skip) {
   const int at = (blockIdx.x * kThreads + threadIdx.x) * kCount;
   if (at >= rows * columns) return;
   const int64_t matrix = blockIdx.y;
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kThreads)
     load(scale + matrix * columns + at % columns, s);
   }
   if (*skip != 0) return;
-  lr *= *share, decay *= *decay_share;
+  lr *= *lr_scale, decay *= *decay_scale;
 #pragma unroll
   for (int k = 0; k < kCount; ++k) {
     u[k] *= s[k];
@@ -98,7 +98,7 @@ cudaError_t launch(const MuonEnd& call, cudaStream_t stream) {
     return with_count(wide, [&](auto count) {
       return start(muon_end_kernel<count(), X>, grid_of(call, count()), kThreads, 0, stream, *call.table,
                    static_cast<const X*>(call.from), call.scale, call.by_row, call.rows, call.columns,
-                   call.lr, call.decay, call.share, call.decay_share, call.skip);
+                   call.lr, call.decay, call.lr_scale, call.decay_scale, call.skip);
     });
   });
 }

@@ -22,7 +22,7 @@ struct MuonSettings {
 };
 
 /// Numbers that live on the device: AdamwControl's, whose count is not used here, and after them the momentum
-/// and the share of the weight decay.
+/// and the scale of the weight decay.
 struct MuonControl {
   enum { kMomentum = AdamwControl::kSize, kDecay, kSize };
 };

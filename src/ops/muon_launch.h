@@ -37,7 +37,7 @@ struct MuonEnd {
   const float* scale;
   bool by_row;
   float lr, decay;
-  const float *share, *decay_share, *skip;
+  const float *lr_scale, *decay_scale, *skip;
 };
 cudaError_t launch(const MuonEnd& call, cudaStream_t stream);
 

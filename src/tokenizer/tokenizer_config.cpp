@@ -12,7 +12,7 @@ void TokenizerConfig::describe(Fields& fields) {
       .choices({"byte_bpe", "unigram", "bpe"});
   fields
       .add("character_coverage", character_coverage,
-           "SentencePiece: share of the text's characters that get a token; 1 for small alphabets")
+           "SentencePiece: fraction of the text's characters that get a token; 1 for small alphabets")
       .range(0.9, 1);
   fields.add("joint", joint, "Of pairs: one trained tokenizer for both sides, or one for each");
   fields

@@ -119,8 +119,8 @@ void Optimizer::update(const at::Tensor& rates, const at::Tensor& divisor) {
   const auto count = count_ + keep, skipped = keep.logical_not().to(at::kFloat);
   const auto number = [&](int64_t which) { return rates[which].to(at::kFloat); };
   // In the order of ops::MuonControl.
-  const auto control = at::stack({number(StepNumbers::kShare), divide.to(at::kFloat), count, skipped,
-                                  number(StepNumbers::kMomentum), number(StepNumbers::kDecayShare)});
+  const auto control = at::stack({number(StepNumbers::kLrScale), divide.to(at::kFloat), count, skipped,
+                                  number(StepNumbers::kMomentum), number(StepNumbers::kDecayScale)});
   halfway_ = true;
   norm_.copy_(norm), count_.copy_(count), skipped_.copy_(skipped);
   for (const auto& rule : rules_) rule->update(gradients_, control);
@@ -134,8 +134,8 @@ void Optimizer::update(const at::Tensor& rates, const at::Tensor& divisor) {
 
 at::Tensor Optimizer::step(const Rates& rates, double divisor) {
   std::vector<double> numbers(StepNumbers::kSize);
-  numbers[StepNumbers::kShare] = rates.share;
-  numbers[StepNumbers::kDecayShare] = rates.decay_share;
+  numbers[StepNumbers::kLrScale] = rates.lr_scale;
+  numbers[StepNumbers::kDecayScale] = rates.decay_scale;
   numbers[StepNumbers::kMomentum] = rates.momentum;
   const auto on = [&](const at::Tensor& tensor) { return tensor.to(count_.device()); };
   update(on(at::tensor(numbers, at::kDouble)), on(at::scalar_tensor(divisor, at::kDouble)));

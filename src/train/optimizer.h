@@ -21,7 +21,7 @@ class UpdateRule {
   virtual ~UpdateRule() = default;
   /// One update, of the fp32 masters and of the values that the model reads. `gradients` are those of all
   /// parameters, fp32 or in the compute dtype, still to be divided as `control` (ops::MuonControl, on the
-  /// device) says; its rate is the share of each group's.
+  /// device) says; its rate is a scale of each group's.
   virtual void update(const std::vector<at::Tensor>& gradients, const at::Tensor& control) = 0;
   /// Takes the memory that an update works in and leaves it to the allocator, which then has it for the
   /// update: out of memory shows here, before anything is changed.
@@ -65,8 +65,8 @@ class Optimizer {
   /// fp16's, else null.
   const GradScaler* scaler() const { return scaler_.get(); }
 
-  /// The learning rate to show for a share: of all parameters, or of the matrices (muon).
-  double lr(const Rates& rates) const { return lr_ * rates.share; }
+  /// The learning rate to show for a scale: of all parameters, or of the matrices (muon).
+  double lr(const Rates& rates) const { return lr_ * rates.lr_scale; }
 
   /// Weights (fp32) by the model's names.
   NamedTensors weights() const;

@@ -68,6 +68,7 @@ const Same& same_meaning() {
        {"warmup", "num_warmup_steps", "warmup_iters", "lr_warmup_steps", "warmup_updates",
         "lr_warmup_iters"}},
       {"train.warmup_ratio", {"warmup_fraction", "lr_warmup_ratio"}},
+      {"train.decay_fraction", {"train.decay_share", "warmdown_ratio", "decay_ratio"}},
       {"train.min_lr", {"min_lr_ratio", "min_lr_rate", "lr_min_ratio"}},
       {"train.schedule",
        {"lr_scheduler_type", "lr_scheduler", "lr_schedule", "scheduler", "lr_decay_style", "scheduler.type",

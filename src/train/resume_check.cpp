@@ -36,7 +36,7 @@ bool same_but_for_files(const std::vector<std::string>& was, const std::vector<s
 
 double rate(const TrainConfig& train, int64_t step, int64_t width) {
   const double peak = train.optimizer == "muon" ? train.matrix_lr * train.lr_scale : train.lr;
-  return peak * rates_at(train, step, width).share;
+  return peak * rates_at(train, step, width).lr_scale;
 }
 
 /// Where the rate goes up, to more than what was planned.

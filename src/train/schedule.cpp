@@ -12,10 +12,10 @@ double half_cosine(double progress) { return 0.5 * (1 + std::cos(std::numbers::p
 
 // Steps of the last stretch, rounded half to even.
 double decay_steps(const TrainConfig& config) {
-  return std::nearbyint(config.decay_share * static_cast<double>(config.steps));
+  return std::nearbyint(config.decay_fraction * static_cast<double>(config.steps));
 }
 
-double share_at(const TrainConfig& config, int64_t step, int64_t width) {
+double lr_scale_at(const TrainConfig& config, int64_t step, int64_t width) {
   const auto s = static_cast<double>(step), steps = static_cast<double>(config.steps),
              warmup = static_cast<double>(config.warmup_steps);
   if (config.schedule == "minimind") {
@@ -30,7 +30,7 @@ double share_at(const TrainConfig& config, int64_t step, int64_t width) {
   if (step <= config.warmup_steps) return s / warmup;
   if (config.schedule == "constant") return 1;
   if (config.schedule == "inverse_sqrt") return std::sqrt(std::max(1.0, warmup) / s);
-  const auto falling = [&](double share) { return config.min_lr + (1 - config.min_lr) * share; };
+  const auto falling = [&](double left) { return config.min_lr + (1 - config.min_lr) * left; };
   if (config.schedule == "wsd") {
     const double decay = decay_steps(config), left = steps - (s - 1);
     return left >= decay ? 1 : falling(left / decay);
@@ -42,8 +42,8 @@ double share_at(const TrainConfig& config, int64_t step, int64_t width) {
 double momentum_at(const TrainConfig& config, int64_t step) {
   const double done = static_cast<double>(step - 1), rise = static_cast<double>(config.muon_momentum_steps);
   if (done < rise) {
-    const double share = done / rise;
-    return (1 - share) * config.muon_momentum_start + share * config.muon_momentum;
+    const double risen = done / rise;
+    return (1 - risen) * config.muon_momentum_start + risen * config.muon_momentum;
   }
   const double decay = config.schedule == "wsd" ? decay_steps(config) : 0;
   const double fallen = done - (static_cast<double>(config.steps) - decay);
@@ -55,8 +55,8 @@ double momentum_at(const TrainConfig& config, int64_t step) {
 
 Rates rates_at(const TrainConfig& config, int64_t step, int64_t width) {
   const double done = static_cast<double>(step - 1) / static_cast<double>(config.steps);
-  return {.share = share_at(config, step, width),
-          .decay_share = config.muon_decay_schedule == "cosine" ? half_cosine(std::min(1.0, done)) : 1,
+  return {.lr_scale = lr_scale_at(config, step, width),
+          .decay_scale = config.muon_decay_schedule == "cosine" ? half_cosine(std::min(1.0, done)) : 1,
           .momentum = momentum_at(config, step)};
 }
 

@@ -8,8 +8,8 @@ namespace tightloop {
 
 /// What the schedule says about one step.
 struct Rates {
-  double share = 1;        // of every group's learning rate
-  double decay_share = 1;  // of Muon's weight decay
+  double lr_scale = 1;     // of every group's learning rate
+  double decay_scale = 1;  // of Muon's weight decay
   double momentum = 0.95;  // Muon's
 };
 

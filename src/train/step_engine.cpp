@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
@@ -33,6 +34,13 @@ class SyncsForbidden {
   bool on_;
 };
 
+// Autograd's own thread gets its CUDA context with the first kernel that it launches. Without one, the first
+// product of the first backward pass makes cuBLAS warn that there is no context.
+void start_autograd(const at::TensorOptions& options) {
+  const at::Tensor one = at::ones({}, options).set_requires_grad(true);
+  (one * one).backward();
+}
+
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace
@@ -49,6 +57,7 @@ StepEngine::StepEngine(Device& device, Optimizer& optimizer, LossBuffer& buffer,
   if (processes_.several()) optimizer_.own_gradients();
   const int64_t sources = buffer.by_source().size(1);
   source_numbers_ = at::arange(sources, buffer.row().options().dtype(at::kLong)).unsqueeze(1);
+  if (device.is_cuda()) start_autograd(buffer.row().options());
   restart_clock();
 }
 

@@ -11,8 +11,8 @@ std::vector<double> step_numbers(const TrainConfig& config, const Rates& rates, 
   numbers[StepNumbers::kUnit] = unit;
   numbers[StepNumbers::kLossWeight] = global ? unit : tokens > 0 ? 1 / (tokens * passes) : 0;
   numbers[StepNumbers::kBalanceWeight] = global ? tokens * unit : tokens > 0 ? 1 / passes : 0;
-  numbers[StepNumbers::kShare] = rates.share;
-  numbers[StepNumbers::kDecayShare] = rates.decay_share;
+  numbers[StepNumbers::kLrScale] = rates.lr_scale;
+  numbers[StepNumbers::kDecayScale] = rates.decay_scale;
   numbers[StepNumbers::kMomentum] = rates.momentum;
   return numbers;
 }

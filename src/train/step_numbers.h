@@ -21,8 +21,8 @@ struct StepNumbers {
     kBalanceWeight,  // of the experts' balance loss there
     kUnit,           // of a token in what the gradient is divided by
     kTokens,         // supervised ones
-    kShare,          // see Rates
-    kDecayShare,
+    kLrScale,          // see Rates
+    kDecayScale,
     kMomentum,
     kSize
   };

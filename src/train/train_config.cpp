@@ -13,8 +13,8 @@ void TrainConfig::describe(Fields& fields) {
   fields.add("device", device, "Where to train: auto (a GPU where there is one), cpu, cuda or cuda:N");
   fields
       .add("precision", precision,
-           "Compute dtype; weights and sums stay in fp32. auto: bf16 where the device is fast at it, else "
-           "fp32; tf32: fp32 with rounded products on a GPU; fp16: with a loss scale that finds itself")
+           "Compute dtype; master weights and accumulation stay in fp32. auto: bf16 where the device is fast "
+           "at it, else fp32; tf32: fp32 with TF32 matrix products on a GPU; fp16: with dynamic loss scaling")
       .choices({"auto", "fp32", "tf32", "bf16", "fp16"});
   fields
       .add("epochs", epochs,
@@ -23,90 +23,96 @@ void TrainConfig::describe(Fields& fields) {
       .range(0, 1e9);
   fields
       .add("steps", steps,
-           "Optimizer steps; they count from 1. Of train.epochs: how many those are; 0 of both: as many "
-           "epochs as "
-           "suit the data and the device")
+           "Optimizer steps, counted from 1; with train.epochs they follow from it. Both 0: as many epochs "
+           "as suit the data and the device")
       .range(0, 1e15);
   fields
       .add("micro_batch", micro_batch,
            "Rows in one forward and backward pass; 0: by the size of the data and the device's memory")
       .range(0, 1 << 20);
-  fields.add("accumulate", accumulate, "Passes per optimizer step").range(1, 1 << 20);
+  fields.add("accumulate", accumulate, "Gradient accumulation: micro-batches per optimizer step")
+      .range(1, 1 << 20);
   fields
-      .add(
-          "loss_norm", loss_norm,
-          "global: the step's losses are divided once by its supervised tokens; micro: each pass by its own, "
-          "then by train.accumulate")
+      .add("loss_norm", loss_norm,
+           "global: the step's loss is divided by its number of supervised tokens; micro: each micro-batch's "
+           "by its own, then by train.accumulate")
       .choices({"global", "micro"});
   fields
-      .add(
-          "fused_head", fused_head,
-          "Loss and gradients of the head by chunks of rows, so that logits are never whole in memory; auto: "
-          "where they are above 128 MiB")
+      .add("fused_head", fused_head,
+           "Fused linear cross-entropy: logits, loss and gradients in chunks, so that the logits are never "
+           "whole in memory; auto: where they are above 128 MiB")
       .choices({"auto", "on", "off"})
       .on_off("on", "off")
       .alias("use_liger_kernels");
-  fields.add("label_smoothing", label_smoothing, "Share of each target spread evenly over the vocabulary")
+  fields
+      .add("label_smoothing", label_smoothing,
+           "Label smoothing: fraction of each target that is spread over the vocabulary")
       .range(0, 1);
   fields
-      .add(
-          "smoothing", smoothing,
-          "seq2seq: that share goes to the whole vocabulary; kl: to all but target and padding, and the loss "
-          "is a divergence")
+      .add("smoothing", smoothing,
+           "seq2seq: label smoothing over the whole vocabulary (uniform), or over all but target and padding "
+           "with the KL divergence as loss (kl)")
       .choices({"uniform", "kl"});
-  fields.add("z_loss", z_loss, "Adds this much of log(sum exp logits)^2 for each token").range(0, 1);
+  fields.add("z_loss", z_loss, "z-loss: coefficient of log(sum exp logits)^2 of each token").range(0, 1);
   fields
-      .add(
-          "optimizer", optimizer,
-          "adamw; or muon: Muon for the blocks' matrices and AdamW for the rest, each with a rate of its own")
+      .add("optimizer", optimizer,
+           "adamw; or muon: Muon for the matrices of the layers and AdamW for the rest, each with its own "
+           "learning rate")
       .choices({"adamw", "muon"});
   fields.add("lr", lr, "adamw: peak learning rate (schedule noam: its factor)").range(0, 1e6);
-  fields.add("schedule", schedule, "How the rate goes on after the warm-up (noam, minimind: all of it)")
+  fields
+      .add("schedule", schedule,
+           "Learning-rate schedule after the warm-up (noam, minimind: of the whole run)")
       .choices({"cosine", "linear", "constant", "wsd", "inverse_sqrt", "noam", "minimind"});
-  fields.add("warmup_steps", warmup_steps, "Steps in which the rate rises from 0").range(0, 1e15);
+  fields.add("warmup_steps", warmup_steps, "Steps in which the learning rate rises from 0").range(0, 1e15);
   fields
       .add("warmup_ratio", warmup_ratio,
-           "The same as a share of all steps, where train.warmup_steps is 0; a run writes down the steps")
+           "Warm-up as a fraction of all steps, where train.warmup_steps is 0; a run's config.yaml holds the "
+           "steps")
       .range(0, 1);
-  fields.add("min_lr", min_lr, "Where cosine, linear and wsd end, as a share of the peak").range(0, 1);
-  fields.add("decay_share", decay_share, "wsd: the last share of all steps, in which the rate falls")
+  fields.add("min_lr", min_lr, "Final learning rate of cosine, linear and wsd, as a fraction of the peak")
       .range(0, 1);
-  fields.add("weight_decay", weight_decay, "adamw: decay of matrices").range(0, 100);
-  fields.add("decay_vectors", decay_vectors, "adamw: decay norms and biases too");
-  fields.add("beta1", beta1, "adamw: decay rate of the first moment").range(0, 1);
-  fields.add("beta2", beta2, "adamw: decay rate of the second moment").range(0, 1);
+  fields
+      .add("decay_fraction", decay_fraction,
+           "wsd: fraction of all steps, at the end, in which the learning rate decays")
+      .range(0, 1);
+  fields.add("weight_decay", weight_decay, "adamw: weight decay of matrices and embeddings").range(0, 100);
+  fields.add("decay_vectors", decay_vectors, "adamw: weight decay of norms and biases too");
+  fields.add("beta1", beta1, "adamw: beta1").range(0, 1);
+  fields.add("beta2", beta2, "adamw: beta2").range(0, 1);
   fields.add("eps", eps, "adamw: epsilon").range(0, 1);
-  fields.add("clip", clip, "Largest norm of the gradient; 0: no clipping").range(0, 1e9);
-  fields.add("matrix_lr", matrix_lr, "muon: peak rate of the blocks' matrices").range(0, 1e6);
+  fields.add("clip", clip, "Gradient clipping: largest global norm; 0: no clipping").range(0, 1e9);
+  fields.add("matrix_lr", matrix_lr, "muon: peak learning rate of the layers' matrices").range(0, 1e6);
   fields
       .add("embedding_lr", embedding_lr,
-           "muon: peak rate of embeddings (half of it for value embeddings), divided by sqrt(width / 768)")
+           "muon: peak learning rate of embeddings (half of it for value embeddings), divided by sqrt(width "
+           "/ 768)")
       .range(0, 1e6);
-  fields.add("unembedding_lr", unembedding_lr, "muon: peak rate of the head, divided by sqrt(width / 768)")
+  fields
+      .add("unembedding_lr", unembedding_lr,
+           "muon: peak learning rate of the output head, divided by sqrt(width / 768)")
       .range(0, 1e6);
   fields
       .add("scalar_lr", scalar_lr,
-           "muon: peak rate of x0 scales; 0.01 of it for residual scales, norms and biases")
+           "muon: peak learning rate of x0 scales; 0.01 of it for residual scales, norms and biases")
       .range(0, 1e6);
-  fields.add("lr_scale", lr_scale, "muon: multiplies all of its rates").range(0, 1e6);
+  fields.add("lr_scale", lr_scale, "muon: multiplies all of its learning rates").range(0, 1e6);
   fields
       .add("muon_weight_decay", muon_weight_decay,
-           "muon: decay of matrices where it does not oppose the update")
+           "muon: cautious weight decay of matrices (only where it agrees with the update)")
       .range(0, 100);
-  fields.add("muon_decay_schedule", muon_decay_schedule, "muon: how that decay goes on; cosine: to 0")
+  fields.add("muon_decay_schedule", muon_decay_schedule, "muon: schedule of the weight decay; cosine: to 0")
       .choices({"cosine", "constant"});
-  fields.add("muon_beta2", muon_beta2, "muon: decay rate of the variance by row or column").range(0, 1);
-  fields.add("muon_momentum", muon_momentum, "muon: momentum after its rise").range(0, 1);
+  fields.add("muon_beta2", muon_beta2, "muon: beta2 of the factored second moment").range(0, 1);
+  fields.add("muon_momentum", muon_momentum, "muon: momentum after its warm-up").range(0, 1);
   fields.add("muon_momentum_start", muon_momentum_start, "muon: momentum of the first step").range(0, 1);
-  fields.add("muon_momentum_steps", muon_momentum_steps, "muon: steps in which the momentum rises")
+  fields.add("muon_momentum_steps", muon_momentum_steps, "muon: steps of the momentum warm-up")
       .range(0, 1e15);
-  fields.add("muon_momentum_end", muon_momentum_end, "muon: where the momentum ends with schedule wsd")
-      .range(0, 1);
+  fields.add("muon_momentum_end", muon_momentum_end, "muon: final momentum with schedule wsd").range(0, 1);
   fields
       .add("loss_extract_interval", loss_extract_interval,
-           "Steps between looks at the device's losses, one copy each; what is logged does not depend on it. "
-           "20 "
-           "to 30 suit batches under 20 rows, 5 to 10 those above 50; 1: the host waits for every step")
+           "Read losses from the GPU every N steps, in one copy; what is logged does not depend on it. 20 to "
+           "30 suit batches under 20 rows, 5 to 10 those above 50; 1: the host waits for every step")
       .range(1, 100000)
       .alias("loss-extract-interval");
   fields
@@ -117,8 +123,10 @@ void TrainConfig::describe(Fields& fields) {
       .on_off("on", "off");
   fields.add("deterministic", deterministic,
              "The same bits in every run on the same device; slower, and without cuDNN's attention");
-  fields.add("loss_scale", loss_scale, "fp16: what the loss is multiplied by at first").range(1e-30, 1e30);
-  fields.add("loss_scale_growth_steps", loss_scale_growth_steps, "fp16: good steps after which it doubles")
+  fields.add("loss_scale", loss_scale, "fp16: initial loss scale").range(1e-30, 1e30);
+  fields
+      .add("loss_scale_growth_steps", loss_scale_growth_steps,
+           "fp16: steps without overflow after which the loss scale doubles")
       .range(1, 1e9);
   fields.add("memory_limit", memory_limit, "GiB of the device's memory to use at most; 0: all").range(0, 1e6);
   fields
@@ -126,12 +134,13 @@ void TrainConfig::describe(Fields& fields) {
            "Steps after which the allocator's cache is emptied; 0: only when the device is nearly full")
       .range(0, 1e9);
   fields.add("copy_stream", copy_stream,
-             "Copy micro-batches beside the computation, on a stream of their own");
-  fields.add("copy_ahead", copy_ahead, "Copy the next micro-batch while this one is computed with");
-  fields.add("pools", pools, "Reuse the device's memory; off: ask for it each time (and capture no graphs)");
-  fields.add("set_to_none", set_to_none, "Drop gradients after use instead of filling them with zeros");
+             "Copy micro-batches to the GPU on a separate stream, beside the computation");
+  fields.add("copy_ahead", copy_ahead, "Copy the next micro-batch to the GPU during this one's computation");
+  fields.add("pools", pools,
+             "Caching allocator for the GPU's memory; off: cudaMalloc each time (and no graphs)");
+  fields.add("set_to_none", set_to_none, "Free gradients after use instead of filling them with zeros");
   fields.add("time_parts", time_parts, "Time the parts of every step on the device");
-  fields.add("debug_syncs", debug_syncs, "Make it an error when torch waits for a GPU within a step");
+  fields.add("debug_syncs", debug_syncs, "An error where torch synchronizes with the GPU within a step");
   fields.add("seed", seed, "Decides initial weights and the order of the data").range(0, 9e15);
   fields.add("logging_steps", logging_steps, "Steps between log lines; the loss shown is the mean over them")
       .range(1, 1e9);
@@ -146,7 +155,7 @@ void TrainConfig::describe(Fields& fields) {
       .add("eval_translations", eval_translations,
            "seq2seq: held-out pairs that an evaluation translates for BLEU and chrF; 0: none")
       .range(0, 1e9);
-  fields.add("bleu_tokenize", bleu_tokenize, "seq2seq: how BLEU splits words")
+  fields.add("bleu_tokenize", bleu_tokenize, "seq2seq: BLEU's tokenization, as in sacreBLEU")
       .choices({"none", "13a", "zh", "char"});
   fields
       .add("save_steps", save_steps,
@@ -166,7 +175,10 @@ void TrainConfig::describe(Fields& fields) {
       .add("patience", patience,
            "Stop after this many evaluations without a lower held-out loss; 0: run to the end")
       .range(0, 1e9);
-  fields.add("stop_at", stop_at, "Stop (and save) after this step as if interrupted; 0: run to the end")
+  fields
+      .add("stop_at", stop_at,
+           "Stop after this step, save and exit with 0; schedule and steps stay, and train --resume "
+           "--train.stop_at 0 goes on; 0: run to the end")
       .range(0, 1e15);
   fields.add("threads", threads, "CPU threads for computing; 0: one for each core").range(0, 4096);
 }

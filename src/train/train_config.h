@@ -28,7 +28,7 @@ struct TrainConfig {
   // Schedule
   std::string schedule = "cosine";
   int64_t warmup_steps = 0;
-  double warmup_ratio = 0, min_lr = 0.1, decay_share = 0.2;
+  double warmup_ratio = 0, min_lr = 0.1, decay_fraction = 0.2;
   // Step engine
   std::string graph = "auto";
   int64_t loss_extract_interval = 10, empty_cache_steps = 0, loss_scale_growth_steps = 2000;

@@ -79,7 +79,7 @@ std::vector<std::string> unused_settings(const Recipe& recipe) {
        {"train.lr", "train.weight_decay", "train.decay_vectors", "train.beta1", "train.beta2", "train.eps"},
        "is for train.optimizer adamw"},
       {muon && !wsd, {"train.muon_momentum_end"}, "is for train.schedule wsd"},
-      {!wsd, {"train.decay_share"}, "is for train.schedule wsd"},
+      {!wsd, {"train.decay_fraction"}, "is for train.schedule wsd"},
       {!ends, {"train.min_lr"}, "is for train.schedule cosine, linear and wsd"},
       {schedule == "minimind",
        {"train.warmup_steps", "train.warmup_ratio"},

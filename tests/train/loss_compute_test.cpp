@@ -58,7 +58,7 @@ TEST_P(LossComputeOn, LearnsWithOne) {
     if (step == 0) first = loss;
     last = loss;
     optimizer.accumulate(true);
-    optimizer.step({.share = 10}, 1);
+    optimizer.step({.lr_scale = 10}, 1);
   }
   EXPECT_LT(last, 0.9 * first);
 }

@@ -32,7 +32,7 @@ struct Fixture {
   }
 };
 
-Rates full(double share = 1) { return {.share = share}; }
+Rates full(double scale = 1) { return {.lr_scale = scale}; }
 
 // AdamW as the paper writes it, in double.
 struct Reference {
@@ -207,7 +207,7 @@ struct MuonFixture {
     }
     optimizer.accumulate(true);
     const double s = static_cast<double>(step);
-    optimizer.step({.share = 1 - 0.05 * s, .decay_share = 1 - s / 12, .momentum = 0.85 + 0.01 * s}, 1);
+    optimizer.step({.lr_scale = 1 - 0.05 * s, .decay_scale = 1 - s / 12, .momentum = 0.85 + 0.01 * s}, 1);
   }
 };
 

@@ -54,7 +54,7 @@ TEST(UnusedSettings, AreNamed) {
       {"model.rope_factor", "--model.rope_factor", "2"},
       {"train.muon_beta2", "--train.muon_beta2", "0.5"},
       {"train.lr", "--train.optimizer", "muon", "--train.lr", "0.1"},
-      {"train.decay_share", "--train.decay_share", "0.5"},
+      {"train.decay_fraction", "--train.decay_fraction", "0.5"},
       {"train.min_lr", "--train.schedule", "constant", "--train.min_lr", "0.5"},
       {"train.warmup_steps", "--train.schedule", "minimind", "--train.warmup_steps", "5"},
       {"train.loss_scale", "--train.loss_scale", "8"},

@@ -6,7 +6,7 @@ ok "tightloop train configs/text.yaml --data.train text.txt --run.name large $SM
 for run in small large; do
   ok "tightloop eval --run runs/$run --input test.txt --json"
   must_exist runs/$run/metrics.jsonl
-  printf '%s: %s bits a byte\n' $run "$(value bits_per_byte)"
+  printf '%s: %s bits per byte\n' $run "$(value bits_per_byte)"
 done
 rows=${SMALL:+--data.seq_len 64 --train.micro_batch 8}
 ok "tightloop data order configs/text.yaml --data.train text.txt --tokenizer.path runs/small/tokenizer $rows"
