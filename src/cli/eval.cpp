@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/App.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -16,17 +17,15 @@
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "core/files.h"
-#include "core/interrupt.h"
 #include "core/log.h"
-#include "core/progress_line.h"
 #include "core/terminal.h"
 #include "data/dataset.h"
-#include "data/encoding.h"
+#include "data/infer_source.h"
 #include "infer/chat_session.h"
 #include "infer/exam.h"
 #include "infer/text_loss.h"
+#include "infer/text_tokens.h"
 #include "infer/translate.h"
-#include "tokenizer/unicode.h"
 #include "train/loading.h"
 #include "train/loss.h"
 #include "train/resume_check.h"
@@ -59,43 +58,67 @@ bool has_data(const DataConfig& data) {
 }
 
 /// The command line's settings. Files that it names are read as what they hold; sizes stay those of the run.
-void apply_settings(Recipe& recipe, const Settings& settings) {
+/// Whether a text is to be cut into documents: it is data like the run's own, or the user says how.
+bool apply_settings(Recipe& recipe, const Settings& settings) {
   Config config = recipe.bind();
   config.apply(settings);
-  if (!config.commanded("data.train") && recipe.data.source != "auto") return;
-  Recipe settled = recipe;
-  for (const std::string& note : settle_source(settled, config)) log::info("{}", note);
-  recipe.data.source = settled.data.source, recipe.data.mixture = settled.data.mixture;
+  if (config.commanded("data.train") || recipe.data.source == "auto") {
+    Recipe settled = recipe;
+    for (const std::string& note : settle_source(settled, config)) log::info("{}", note);
+    recipe.data.source = settled.data.source, recipe.data.mixture = settled.data.mixture;
+  }
+  return config.commanded("data.documents") ||
+         (has_data(recipe.data) && recipe.data.mixture.empty() && recipe.data.source == "text");
 }
 
-void measure_text(const EvalArguments& options, LoadedRun& run, Findings& findings) {
-  const std::string text = read_file(options.input);
-  if (text.empty()) throw data_error("'{}' is empty.", options.input);
-  if (!is_utf8(text) || text.find('\0') != text.npos) {
-    const LikelyEncoding likely = likely_encoding(text);
-    throw data_error("'{}' is not UTF-8 text: it looks like {}. {}", options.input, likely.name,
-                     conversion(likely, options.input));
-  }
-  const auto ids = [&] {
-    const InterruptEndsProgram at_once;  // one call for all of the text
-    const ProgressLine progress("Tokenizing " + options.input);
-    return run.tokenizer->encode(text);
-  }();
+void measure_text(const EvalArguments& options, LoadedRun& run, bool cut, Findings& findings) {
+  if (is_file(options.input) && holds_json_records(options.input))
+    log::warn(
+        "'{0}' holds JSON records; --input measures their raw text. Questions with answers: --questions {0}. "
+        "The loss of conversations, as they are trained on: --data.val {0} in place of --input.",
+        options.input);
+  const auto text = read_text_tokens(options.input, cut ? &run.recipe.data : nullptr, *run.tokenizer);
   TextLossOptions how;
   how.window = options.window > 0 ? options.window : run.recipe.model.context;
   how.stride = options.stride;
   if (options.batch > 0) how.rows = options.batch;
-  const auto loss = text_loss(*run.model, ids, how);
-  const double bits = loss.bits_per_byte(static_cast<int64_t>(text.size()));
+  const auto loss = text_loss(*run.model, text.ids, how);
+  const double bits = loss.bits_per_byte(text.bytes);
   findings.json.update({{"input", options.input},
                         {"loss", loss.mean()},
                         {"perplexity", std::exp(loss.mean())},
                         {"bits_per_byte", bits},
                         {"tokens", loss.tokens},
-                        {"bytes", text.size()}});
+                        {"bytes", text.bytes}});
+  if (text.documents > 0) findings.json["documents"] = text.documents;
   findings.text +=
       fmt::format("{}: loss {:.4f}, perplexity {:.3f}, {:.4f} bits per byte, over {} tokens\n",
                   printable(options.input), loss.mean(), std::exp(loss.mean()), bits, loss.tokens);
+  findings.text +=
+      text.documents > 0
+          ? fmt::format("read as in training: {} (data.documents {}), an end-of-text token behind each\n",
+                        text.documents == 1 ? "one document" : fmt::format("{} documents", text.documents),
+                        run.recipe.data.documents)
+          : "read as one text, nothing added\n";
+}
+
+/// Bytes of the text that was predicted, the first tokens of a stream of documents; 0 where some of it is
+/// only read.
+int64_t predicted_bytes(const Documents& documents, int64_t predicted, const Tokenizer& tokenizer) {
+  const auto end = static_cast<uint64_t>(predicted) + 1;
+  if (documents.tokens() < end) return 0;
+  int64_t bytes = 0;
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> mask;
+  for (uint64_t i = 0; i < documents.size() && documents.begin(i) < end; ++i) {
+    const uint64_t begin = documents.begin(i), count = std::min(documents.length(i), end - begin);
+    ids.resize(count), mask.resize(count);
+    if (documents.read_mask(begin, count, mask.data()) != count) return 0;
+    documents.read(begin, count, ids.data());
+    if (!ids.empty() && ids.back() == tokenizer.end_of_text()) ids.pop_back();
+    bytes += static_cast<int64_t>(tokenizer.decode(ids).size());
+  }
+  return bytes;
 }
 
 void measure_held_out(const std::string& folder, LoadedRun& run, const Dataset& dataset, Findings& findings) {
@@ -105,10 +128,16 @@ void measure_held_out(const std::string& folder, LoadedRun& run, const Dataset& 
   loading.shuffle = false;
   Loader loader(dataset.val, loading);
   const auto loss = held_out_loss(*run.model, loader, /*limit=*/0);
+  const int64_t bytes = run.recipe.data.rows == "stream"
+                            ? predicted_bytes(*dataset.val, loss.tokens, *run.tokenizer)
+                            : 0;  // other rows leave tokens out
+  const double bits = TextLoss{loss.sum, loss.tokens}.bits_per_byte(bytes);
   findings.json.update(
       {{"loss", loss.mean()}, {"perplexity", std::exp(loss.mean())}, {"tokens", loss.tokens}});
-  findings.text += fmt::format("held-out loss {:.4f}, perplexity {:.3f}, over {} tokens\n", loss.mean(),
-                               std::exp(loss.mean()), loss.tokens);
+  if (bytes > 0) findings.json.update({{"bits_per_byte", bits}, {"bytes", bytes}});
+  findings.text += fmt::format("held-out loss {:.4f}, perplexity {:.3f}, {}over {} tokens\n", loss.mean(),
+                               std::exp(loss.mean()),
+                               bytes > 0 ? fmt::format("{:.4f} bits per byte, ", bits) : "", loss.tokens);
 }
 
 /// Options that say how to do what is not done.
@@ -170,7 +199,7 @@ void evaluate(const EvalArguments& options, const Settings& settings) {
   const std::string folder = options.model.folder();
   if (SavedModel(folder).recipe().model.translates()) return evaluate_translator(options, folder, settings);
   auto run = options.model.load();
-  apply_settings(run.recipe, settings);
+  const bool cut = apply_settings(run.recipe, settings);
   if (options.input.empty()) say_unused(options, {"--window", "--stride"}, "it is for a text (--input)");
   if (!options.input.empty() && options.questions.empty())
     say_unused(options, {"--limit", "--samples", "--temperature", "--max-tokens"},
@@ -178,7 +207,7 @@ void evaluate(const EvalArguments& options, const Settings& settings) {
   const auto chat = chat_template(run.recipe.chat, *run.tokenizer);
   const auto stops = stop_tokens(*run.tokenizer, chat.get());
   Findings findings{{{"run", folder}, {"step", run.step}}, fmt::format("{} at step {}\n", folder, run.step)};
-  if (!options.input.empty()) measure_text(options, run, findings);
+  if (!options.input.empty()) measure_text(options, run, cut, findings);
   if (!options.questions.empty()) {
     const int64_t limit = std::max<int64_t>(options.limit, 0);
     ask(options, run, read_exam(options.questions, run.recipe.data, *run.tokenizer, chat.get(), stops, limit),

@@ -126,6 +126,26 @@ TEST_F(Use, EvalMeasuresAText) {
   EXPECT_EQ(in("tightloop eval --model runs/text --input absent.txt").exit_code, 3);
 }
 
+TEST_F(Use, EvalReadsATextAsTrainingDoes) {
+  const std::string base = "tightloop eval --run runs/text --input text.txt ";
+  const auto cut = json_of(in(base + "--json")), whole = json_of(in(base + "--data.documents file --json"));
+  EXPECT_EQ(cut["documents"], 200);
+  EXPECT_EQ(whole["documents"], 1);
+  EXPECT_EQ(cut["bytes"], whole["bytes"]);
+  EXPECT_LT(cut["bits_per_byte"].get<double>(), whole["bits_per_byte"].get<double>());
+  EXPECT_TRUE(contains(in(base).output, "200 documents (data.documents blank_line)"));
+  const auto held_out = json_of(in("tightloop eval --run runs/text --json"));
+  EXPECT_NEAR(cut["loss"].get<double>(), held_out["loss"].get<double>(), 0.3);
+  const double sum = held_out["loss"].get<double>() * held_out["tokens"].get<double>();
+  EXPECT_NEAR(held_out["bits_per_byte"].get<double>() * held_out["bytes"].get<double>(), sum / std::log(2.0),
+              1e-6);
+  // What learned no text reads it as it is; records of JSON are said to be no text.
+  EXPECT_FALSE(json_of(in("tightloop eval --run runs/talk --input text.txt --json")).contains("documents"));
+  const auto records = in("tightloop eval --run runs/talk --input talk.jsonl");
+  EXPECT_TRUE(contains(records.output, "--questions talk.jsonl")) << records.output;
+  EXPECT_TRUE(contains(records.output, "read as one text")) << records.output;
+}
+
 TEST_F(Use, EvalAsksHeldOutQuestions) {
   const auto json = json_of(in("tightloop eval --run runs/talk --limit 7 --json"));
   EXPECT_EQ(json["asked"], 7);
