@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/log.h"
+#include "infer/chat_session.h"
 #include "infer/prompts.h"
 #include "infer/text_stream.h"
 
@@ -50,7 +51,8 @@ void check(const GenerateArguments& options) {
   }
 }
 
-std::vector<TextPrompt> chosen_prompts(const GenerateArguments& options, const Tokenizer& tokenizer, int64_t longest) {
+std::vector<TextPrompt> chosen_prompts(const GenerateArguments& options, const Tokenizer& tokenizer,
+                                       int64_t longest) {
   if (!options.prompts.empty()) return read_prompts(options.prompts, tokenizer, longest);
   if (!options.ids.empty()) return {ids_prompt(options.ids, tokenizer)};
   const bool piped = options.prompt.empty() && !::isatty(STDIN_FILENO);
@@ -58,10 +60,21 @@ std::vector<TextPrompt> chosen_prompts(const GenerateArguments& options, const T
 }
 
 nlohmann::json answer_json(const TextPrompt& prompt, const Prompt& asked, const Answer& answer,
-                       const std::string& text) {
+                           const std::string& text) {
   return {{"prompt", prompt.text},  {"prompt_tokens", asked.ids.size()},
           {"sample", asked.sample}, {"text", text},
           {"ids", answer.ids},      {"end", to_string(answer.end)}};
+}
+
+/// A model of conversations ends a text that is none.
+void say_how_to_ask(const ModelChoice& choice, const LoadedRun& run) {
+  const DataConfig& data = run.recipe.data;
+  const bool text = data.mixture.empty() && (data.source == "text" || data.generated());
+  if (text || !chat_template(run.recipe.chat, *run.tokenizer)) return;
+  log::info(
+      "Nothing was generated: the model ended the text at once. If it learned conversations, ask it with: "
+      "tightloop chat --run {}",
+      choice.folder());
 }
 
 void answer(const GenerateArguments& options) {
@@ -114,6 +127,10 @@ void answer(const GenerateArguments& options) {
   json["tokens"] = tokens, json["seconds"] = seconds;
   json["tokens_per_second"] = static_cast<double>(tokens) / seconds;
   if (options.json) put(shown(dump(json) + "\n"));
+  const auto nothing = [](const TextStream& stream) {
+    return stream.text().find_first_not_of(" \n") == std::string::npos;
+  };
+  if (!interrupted() && std::ranges::all_of(streams, nothing)) say_how_to_ask(options.model, run);
   throw_if_interrupted();
 }
 

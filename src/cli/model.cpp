@@ -6,12 +6,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/recipe.h"
+#include "cli/model_recipe.h"
+#include "cli/training_memory.h"
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "model/model_size.h"
-#include "train/memory_plan.h"
 #include "train/recipe.h"
 
 namespace tightloop::cli {
@@ -25,19 +25,17 @@ struct ModelArguments {
   bool json = false;
 };
 
-/// A preset's model, or a recipe's as it would be trained.
+/// A preset's model, a recipe's as it would be trained, or one that is there.
 Recipe recipe_of(const std::string& what, const Settings& settings) {
   std::vector<std::string> names;
   for (const auto& preset : model_presets()) names.push_back(preset.name);
-  if (is_file(what)) {
-    Recipe recipe = read_recipe(what, settings);
-    resolve_model(recipe);
-    return recipe;
-  }
-  if (!std::ranges::count(names, what)) {
+  const bool preset = std::ranges::count(names, what) > 0;
+  if (is_file(what) || (!preset && names_model(what))) return recipe_or_model(what, settings);
+  if (!preset) {
     const auto guess = nearest(what, names);
-    throw usage_error("'{}' is neither a preset nor a recipe's file.{} Presets: {}.", what,
-                      guess ? fmt::format(" Did you mean '{}'?", *guess) : "", fmt::join(names, ", "));
+    throw usage_error(
+        "'{}' is neither a preset, nor a recipe's file, nor a folder with a model.{} Presets: {}.", what,
+        guess ? fmt::format(" Did you mean '{}'?", *guess) : "", fmt::join(names, ", "));
   }
   Recipe recipe;
   Config config = recipe.bind();
@@ -52,10 +50,6 @@ std::string count(double value) {
   return fmt::format("{:.0f}", value);
 }
 
-std::string bytes(double value) {
-  return value >= 1e9 ? fmt::format("{:.2f} GB", value / 1e9) : fmt::format("{:.1f} MB", value / 1e6);
-}
-
 void show(const ModelArguments& options, const Settings& settings) {
   Recipe recipe = recipe_of(options.what, settings);
   ModelConfig& model = recipe.model;
@@ -66,8 +60,8 @@ void show(const ModelArguments& options, const Settings& settings) {
   const ModelSize size = model_size(model);
   const int64_t context = model.context, rows = recipe.train.micro_batch;
   const double flops = flops_per_token(model, context);
-  const MemoryPlanner planner(model, recipe.train, recipe.data.seq_len, /*element=*/2, /*cuda=*/true);
-  const auto memory = planner.plan(planner.written());
+  const TrainingMemory training = training_memory(recipe);
+  const MemoryPlan memory = training.planner.plan(training.written);
   if (options.json) {
     const nlohmann::ordered_json json{{"family", model.family},
                                       {"layers", model.layers},
@@ -83,6 +77,7 @@ void show(const ModelArguments& options, const Settings& settings) {
                                         {"active", size.active},
                                         {"matmul", size.matmul}}},
                                       {"flops_per_token", flops},
+                                      {"precision", training.precision},
                                       {"training_bytes",
                                        {{"weights", memory.weights},
                                         {"masters", memory.masters},
@@ -107,13 +102,13 @@ void show(const ModelArguments& options, const Settings& settings) {
   if (size.active != size.total)
     text += fmt::format("  met by a token {}\n", count(static_cast<double>(size.active)));
   text += fmt::format("training        {:.3g} FLOPs a token at {} positions\n", flops, context);
-  text += fmt::format("memory, bf16    about {} with micro-batches of {} x {}\n", bytes(memory.total()), rows,
-                      recipe.data.seq_len);
+  text += fmt::format("memory, {:<8}about {} with micro-batches of {} x {}\n", training.precision,
+                      memory_text(memory.total()), rows, recipe.data.seq_len);
   text += fmt::format("  weights {}, fp32 master weights {}, optimizer moments {}, gradients {}\n",
-                      bytes(memory.weights), bytes(memory.masters), bytes(memory.moments),
-                      bytes(memory.gradients));
-  text +=
-      fmt::format("  activations {}, working memory {}\n", bytes(memory.activations), bytes(memory.working));
+                      memory_text(memory.weights), memory_text(memory.masters), memory_text(memory.moments),
+                      memory_text(memory.gradients));
+  text += fmt::format("  activations {}, working memory {}\n", memory_text(memory.activations),
+                      memory_text(memory.working));
   std::fputs(text.c_str(), stdout);
 }
 
@@ -124,8 +119,12 @@ void add_model(CLI::App& app, const Settings& settings) {
   auto* verb = app.add_subcommand("model", "Look at models");
   verb->require_subcommand(1);
   verb->footer("Example: tightloop model show gpt2-124m");
-  auto* show_verb = verb->add_subcommand("show", "Parameters, FLOPs and memory of a preset or a recipe");
-  show_verb->add_option("WHAT", options->what, "A preset's name, or a recipe's file")->required();
+  auto* show_verb =
+      verb->add_subcommand("show", "Parameters, FLOPs and memory of a preset, a recipe or a trained model");
+  show_verb
+      ->add_option("WHAT", options->what,
+                   "A preset's name, a recipe's file; or a run, a checkpoint or a Hugging Face folder")
+      ->required();
   show_verb->add_flag("--json", options->json, "For programs");
   show_verb->footer("Example: tightloop model show nanochat-d12 --train.micro_batch 32");
   show_verb->callback([=] { show(*options, settings); });

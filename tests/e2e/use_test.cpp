@@ -78,6 +78,31 @@ TEST_F(Use, GenerateStopsAtAText) {
   EXPECT_EQ(stopped["end"], "stop");
 }
 
+TEST_F(Use, GenerateSaysWhenAModelWantsAConversation) {
+  const auto first = [&](const std::string& run) {
+    const std::string base = "tightloop generate --run " + run + " --prompt 'What is 3?' --temperature 0 ";
+    const auto free = json_of(in(base + "--max-tokens 8 --json"))["results"][0]["text"].get<std::string>();
+    write_file_whole(*folder_ / "stop", free.substr(free.find_first_not_of(" \n"), 1));
+    return in(base + "--stop \"$(cat stop)\"").output;
+  };
+  EXPECT_TRUE(contains(first("talk"), "tightloop chat --run runs/talk"));
+  EXPECT_FALSE(contains(first("text"), "tightloop chat"));
+}
+
+TEST_F(Use, ModelShowAndFitTakeWhatIsThere) {
+  ok("tightloop export --run runs/text --to hf");
+  const auto run_size = json_of(in("tightloop model show runs/text --json"));
+  for (const std::string what : {"text", "runs/text/checkpoints/step-00000012", "hf"}) {
+    const auto size = json_of(in("tightloop model show " + what + " --json"));
+    EXPECT_EQ(size["parameters"], run_size["parameters"]) << what;
+    EXPECT_EQ(size["vocab_size"], run_size["vocab_size"]) << what;
+    EXPECT_EQ(json_of(in("tightloop fit " + what + " --json"))["parameters"], size["parameters"]["total"])
+        << what;
+  }
+  EXPECT_EQ(json_of(in("tightloop fit runs/text --json"))["predicted_bytes"]["total"].get<int64_t>(),
+            run_size["training_bytes"]["total"].get<int64_t>());
+}
+
 TEST_F(Use, GenerateTakesIds) {
   const auto ids =
       json_of(in("tightloop generate --run runs/text --ids '[68, 111, 99]' --max-tokens 3 --json"));

@@ -151,6 +151,21 @@ TEST(FitVerb, PredictsAndAdvises) {
   EXPECT_TRUE(contains(tiny.output, "Not even")) << tiny.output;
 }
 
+// The peak that is named is that of the table's first line, and of model show.
+TEST(FitVerb, OneNumberForOneRecipe) {
+  const TempFolder folder;
+  const std::string recipe = "'" TIGHTLOOP_SOURCE_DIR
+                             "/configs/quickstart.yaml' --train.device cpu --train.precision fp32 "
+                             "--train.micro_batch 512 --train.fused_head off";
+  const auto fit = run(folder.path(), "tightloop fit " + recipe),
+             show = run(folder.path(), "tightloop model show " + recipe);
+  const std::string at_peak = fit.output.substr(0, fit.output.find(" at the peak"));
+  const std::string peak = at_peak.substr(at_peak.rfind(": ") + 2);
+  const std::string table = fit.output.substr(fit.output.find("micro-batch  "));
+  EXPECT_TRUE(contains(table, "\n         512 " + std::string(12 - peak.size(), ' ') + peak)) << fit.output;
+  EXPECT_TRUE(contains(show.output, "memory, fp32    about " + peak)) << show.output;
+}
+
 TEST(ConfigVerb, ShowsOneSection) {
   const TempFolder folder;
   const auto outcome = run(folder.path(), "tightloop config --section train --train.lr 0.125");

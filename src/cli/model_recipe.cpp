@@ -1,0 +1,28 @@
+#include "cli/model_recipe.h"
+
+#include "cli/model_choice.h"
+#include "cli/recipe.h"
+#include "core/files.h"
+#include "train/saved_model.h"
+
+namespace tightloop::cli {
+
+bool names_model(const std::string& what) {
+  for (const fs::path& folder : {fs::path(what), fs::path("runs") / what})
+    for (const char* file : {"config.yaml", "config.json", "state.json"})
+      if (path_exists(folder / file)) return true;
+  return false;
+}
+
+Recipe recipe_or_model(const std::string& what, const Settings& settings) {
+  if (!names_model(what)) {
+    Recipe recipe = read_recipe(what, settings);
+    resolve_model(recipe);
+    return recipe;
+  }
+  Recipe recipe = SavedModel(existing_run(what)).recipe();
+  recipe.bind().apply(settings);
+  return recipe;
+}
+
+}  // namespace tightloop::cli

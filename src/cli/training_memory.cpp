@@ -1,0 +1,40 @@
+#include "cli/training_memory.h"
+
+#include <fmt/format.h>
+
+#include "core/device.h"
+#include "train/precision.h"
+
+namespace tightloop::cli {
+
+namespace {
+
+constexpr double kBytesOfGiB = 1 << 30;
+
+}  // namespace
+
+TrainingMemory training_memory(const Recipe& recipe, double gib) {
+  Device& device = tightloop::device(recipe.train.device);
+  const bool given = gib > 0, cuda = given || device.is_cuda();
+  const std::string& asked = recipe.train.precision;
+  const bool wide = given ? asked.ends_with("32") : compute_dtype(asked, device) == at::kFloat;
+  const double limit = given ? gib : recipe.train.memory_limit;
+  const double memory = limit > 0 ? limit * kBytesOfGiB : static_cast<double>(device.total_memory());
+  const MemoryPlanner planner(recipe.model, recipe.train, recipe.data.seq_len, wide ? 4 : 2, cuda);
+  MemoryChoice written = planner.written();
+  ModelConfig model = recipe.model;
+  model.gradient_checkpointing = settled_checkpointing(planner, model, memory);
+  written.recomputed = model.recomputed_blocks();
+  return {given ? "The memory given" : device.description(), memory,
+          wide              ? "fp32"
+          : asked == "fp16" ? "fp16"
+                            : "bf16",
+          planner, written};
+}
+
+std::string memory_text(double bytes) {
+  return bytes < kBytesOfGiB ? fmt::format("{:.0f} MiB", bytes / (1 << 20))
+                             : fmt::format("{:.2f} GiB", bytes / kBytesOfGiB);
+}
+
+}  // namespace tightloop::cli
