@@ -168,4 +168,16 @@ std::unique_ptr<ByteStream> open_stream(const fs::path& path, std::atomic<uint64
   return file;
 }
 
+std::string head_of(const fs::path& path, size_t bytes) {
+  std::string head(bytes, '\0');
+  size_t got = 0;
+  try {
+    const auto stream = open_stream(path);
+    for (size_t more; got < bytes && (more = stream->read(head.data() + got, bytes - got)) > 0;) got += more;
+  } catch (const Error&) {
+  }
+  head.resize(got);
+  return head.starts_with("\xef\xbb\xbf") ? head.substr(3) : head;
+}
+
 }  // namespace tightloop

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "core/files.h"
 
@@ -24,5 +25,9 @@ bool is_compressed(const fs::path& path);
 /// A data error names a file that cannot be read. Bytes as they are taken from the disk are added to `read`,
 /// which must outlive the stream.
 std::unique_ptr<ByteStream> open_stream(const fs::path& path, std::atomic<uint64_t>* read = nullptr);
+
+/// The first bytes of a file, unpacked and without a byte order mark; of a damaged one, what comes before the
+/// damage, which its reader will name.
+std::string head_of(const fs::path& path, size_t bytes = 1 << 16);
 
 }  // namespace tightloop

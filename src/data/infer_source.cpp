@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "data/byte_stream.h"
 #include "data/data_files.h"
+#include "data/json_files.h"
 #include "data/render.h"
 #include "data/source.h"
 
@@ -12,30 +13,7 @@ namespace tightloop {
 
 namespace {
 
-constexpr size_t kHeadBytes = 1 << 16;
-constexpr size_t kRecords = 16;  // that are looked at for one that can be used
-
-/// The first bytes, unpacked; nothing of a file that is damaged, which its reader will say.
-std::string head_of(const fs::path& path) {
-  std::string head(kHeadBytes, '\0');
-  size_t got = 0;
-  try {
-    const auto stream = open_stream(path);
-    for (size_t more; got < head.size() && (more = stream->read(head.data() + got, head.size() - got)) > 0;)
-      got += more;
-  } catch (const Error&) {
-  }
-  head.resize(got);
-  return head.starts_with("\xef\xbb\xbf") ? head.substr(3) : head;
-}
-
-/// The first characters that are no white space, two at most.
-std::string opening(std::string_view head) {
-  std::string marks;
-  for (size_t at = 0; marks.size() < 2 && (at = head.find_first_not_of(" \t\r\n", at)) != head.npos; ++at)
-    marks += head[at];
-  return marks;
-}
+constexpr size_t kRecords = 16, kRecordBytes = 1 << 16;  // that are looked at for one that can be used
 
 bool opens_records(const std::string& marks) { return marks == "{\"" || marks == "[{"; }
 
@@ -60,7 +38,7 @@ void look_at_records(DataConfig config, InferredSource& found) {
   config.source = found.source, config.train = {found.file.string()};
   RecordBatch batch;
   try {
-    make_reader(config, /*val=*/false)->read(batch, kRecords, kHeadBytes);
+    make_reader(config, /*val=*/false)->read(batch, kRecords, kRecordBytes);
   } catch (const Error&) {  // without the plug-in for Parquet, say: the run will tell
   }
   found.holds = "records of an unknown shape";
@@ -73,7 +51,7 @@ void look_at_records(DataConfig config, InferredSource& found) {
 
 }  // namespace
 
-bool holds_json_records(const fs::path& path) { return opens_records(opening(head_of(path))); }
+bool holds_json_records(const fs::path& path) { return opens_records(first_marks(head_of(path))); }
 
 InferredSource infer_source(const DataConfig& config, bool pairs) {
   for (const std::string& pattern : config.train)
@@ -86,7 +64,7 @@ InferredSource infer_source(const DataConfig& config, bool pairs) {
   if (found.file.extension() == ".shard") return {"shards", "", "tokenized shards", found.file};
   if (!config.train_target.empty())
     return {"pairs", "", "sentences, and a second file their translations", found.file};
-  const std::string head = head_of(found.file), marks = opening(head);
+  const std::string head = head_of(found.file), marks = first_marks(head);
   const bool json = opens_records(marks), parquet = head.starts_with("PAR1");
   if (pairs) {
     found.source = "pairs";

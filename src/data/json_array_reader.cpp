@@ -9,23 +9,8 @@ constexpr size_t kReadSize = 1 << 16;
 constexpr std::string_view kJsonBlank = " \t\r\n";
 }  // namespace
 
-std::string first_characters(const fs::path& path) {
-  const auto stream = open_stream(path);
-  std::string chunk(4096, '\0'), found;
-  size_t got = 0;
-  try {
-    got = stream->read(chunk.data(), chunk.size());
-  } catch (const Error&) {  // whoever reads the file will tell
-  }
-  std::string_view text = std::string_view(chunk).substr(0, got);
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
-  for (const char c : text)
-    if (kJsonBlank.find(c) == kJsonBlank.npos && found.size() < 2) found += c;
-  return found;
-}
-
-JsonArrayRecords::JsonArrayRecords(std::vector<fs::path> paths, uint64_t max_bytes)
-    : paths_(std::move(paths)), max_bytes_(max_bytes) {
+JsonArrayRecords::JsonArrayRecords(std::vector<fs::path> paths, uint64_t max_bytes, bool bare)
+    : paths_(std::move(paths)), max_bytes_(max_bytes), bare_(bare) {
   for (const fs::path& path : paths_) names_.push_back(path.string());
 }
 
@@ -36,7 +21,7 @@ bool JsonArrayRecords::open_next() {
   element_.clear();
   at_ = byte_ = 0;
   line_ = 1;
-  depth_ = 0;
+  depth_ = bare_ ? 1 : 0;
   in_string_ = escaped_ = too_long_ = ended_ = false;
   return true;
 }
@@ -62,7 +47,8 @@ void JsonArrayRecords::scan(RecordBatch& batch) {
     ++byte_;
     line_ += c == '\n';
     const bool mark = byte_ <= 3 && c == "\xef\xbb\xbf"[byte_ - 1];
-    if (depth_ == 0 && (mark || kJsonBlank.find(c) != kJsonBlank.npos)) continue;
+    const bool between = depth_ == 0 || (bare_ && depth_ == 1 && element_.empty());
+    if (between && (mark || kJsonBlank.find(c) != kJsonBlank.npos)) continue;
     if (depth_ == 0 && c == '[' && !ended_) {
       depth_ = 1;
       continue;
@@ -75,7 +61,7 @@ void JsonArrayRecords::scan(RecordBatch& batch) {
       stream_.reset();
       return;
     }
-    if (depth_ == 1 && !in_string_ && (c == ',' || c == ']')) {
+    if (depth_ == 1 && !in_string_ && (c == ',' || (c == ']' && !bare_))) {
       depth_ -= c == ']';
       ended_ = depth_ == 0;
       take(batch, BadKind::kNone, element_);
@@ -106,6 +92,7 @@ void JsonArrayRecords::scan(RecordBatch& batch) {
     } else {
       too_long_ = true;
     }
+    if (bare_ && depth_ == 1 && !in_string_ && c == '}') take(batch, BadKind::kNone, element_);
   }
 }
 
@@ -123,7 +110,11 @@ bool JsonArrayRecords::read(RecordBatch& batch, size_t records, size_t bytes) {
     try {
       chunk_.resize(stream_->read(chunk_.data(), kReadSize));
       if (!chunk_.empty()) continue;
-      if (depth_ > 0) failure = "the list does not end";
+      if (bare_ && depth_ == 1 && !in_string_) {
+        take(batch, BadKind::kNone, element_);
+      } else if (depth_ > 0) {
+        failure = bare_ ? "the last object does not end" : "the list does not end";
+      }
     } catch (const Error& error) {
       failure = error.what();
       chunk_.clear();

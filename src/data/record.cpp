@@ -36,6 +36,13 @@ void RecordBatch::add(const Record& record) {
   if (arena_.capacity() < arena_.size() + kRecordPadding) arena_.reserve(2 * arena_.size() + kRecordPadding);
 }
 
+void RecordBatch::move_files(size_t from, uint32_t first) {
+  for (size_t i = from; i < entries_.size(); ++i) {
+    entries_[i].record.file += first;
+    entries_[i].record.second_file += first;
+  }
+}
+
 uint64_t RecordReader::total_bytes() const {
   uint64_t bytes = 0;
   for (const std::string& file : files())

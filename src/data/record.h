@@ -56,6 +56,8 @@ class RecordBatch {
   void clear();
   /// Copies the bytes; `record.bytes` and `record.second` may point anywhere.
   void add(const Record& record);
+  /// Of the records from this one on, counts their files from `first`.
+  void move_files(size_t from, uint32_t first);
 
  private:
   struct Entry {

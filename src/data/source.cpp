@@ -6,9 +6,9 @@
 #include "core/files.h"
 #include "core/hash.h"
 #include "core/input_file.h"
+#include "data/byte_stream.h"
 #include "data/held_out.h"
-#include "data/json_array_reader.h"
-#include "data/line_reader.h"
+#include "data/json_files.h"
 #include "data/pair_reader.h"
 #include "data/parquet.h"
 #include "data/spelling.h"
@@ -63,14 +63,8 @@ std::vector<std::string> columns_of(const DataConfig& config) {
 
 bool is_json(const std::vector<fs::path>& paths) {
   if (paths.empty()) return false;
-  const std::string start = first_characters(paths[0]);
+  const std::string start = first_marks(head_of(paths[0]));
   return start.starts_with('[') || start.starts_with('{');
-}
-
-// `[[` and `[{` open a list of records; `["` is a line with a pair.
-bool is_json_array(const fs::path& path) {
-  const std::string start = first_characters(path);
-  return start.starts_with("[[") || start.starts_with("[{") || start == "[";
 }
 
 }  // namespace
@@ -106,8 +100,7 @@ std::unique_ptr<RecordReader> make_reader(const DataConfig& config, bool val) {
   } else if (config.source != "jsonl") {
     throw usage_error("data.source {} has no records to read.", config.source);
   }
-  if (!paths.empty() && is_json_array(paths[0])) return std::make_unique<JsonArrayRecords>(paths, max_bytes);
-  return std::make_unique<LineRecords>(paths, max_bytes);
+  return read_json_files(paths, max_bytes);
 }
 
 bool pairs_are_json(const DataConfig& config) {

@@ -50,6 +50,7 @@ std::vector<BadFile> bad_corpus() {
   deep += std::string(3000, '[') + std::string(3000, ']') + "}";
   std::string many;
   for (int i = 0; i < 500; ++i) many += i % 2 ? kGood + "\n" : "{oops\n";
+  const std::string spread = "{\n  \"text\": \"a } {\",\n  \"more\": [\n    {}\n  ]\n}\n";
   const std::string packed = gzip(between(kGood));
   return {
       {"empty file", "", "jsonl", 0, {}},
@@ -126,6 +127,15 @@ std::vector<BadFile> bad_corpus() {
       {"garbage with zstd's first bytes", "\x28\xb5\x2f\xfd garbage, more", "jsonl", 0, {{"broken_file", 1}}},
       {"list without an end", "[" + kGood + "," + kGood, "jsonl", 2, {{"broken_file", 1}}},
       {"list with a bad element", "[" + kGood + ",{]," + kGood + "]", "jsonl", 2, {{"malformed_json", 1}}},
+      {"objects over several lines", "\xef\xbb\xbf" + spread + spread + "\n" + spread, "jsonl", 3, {}},
+      {"one object over several lines", spread, "jsonl", 1, {}},
+      {"a bad object over several lines",
+       spread + "{\n  \"text\": oops\n}\n" + spread,
+       "jsonl",
+       2,
+       {{"malformed_json", 1}}},
+      {"objects over several lines, cut off", spread + spread.substr(0, 8), "jsonl", 1, {{"broken_file", 1}}},
+      {"an open brace before lines", "{\n" + kGood + "\n" + kGood, "jsonl", 2, {{"malformed_json", 1}}},
       {"text: blank documents", "one\n\n \t \n\n\n\ntwo\n", "text:blank_line", 2, {}},
       {"text: invalid UTF-8 in one document",
        "one\n\nt\xffwo\n\nthree",
@@ -163,7 +173,7 @@ TEST(BadFiles, ExactCountsAndNoGoodRecordLost) {
                                        : config.format == "chat"  ? kChat + "\n"
                                                                   : kGood + "\n");
     config.train = {(folder / "bad").string()};
-    if (!file.bytes.starts_with("[")) config.train.push_back((folder / "good").string());
+    config.train.push_back((folder / "good").string());
     config.max_record_bytes = 100000, config.on_bad_record = "skip";
     config.holdout = 0;
     Dataset dataset;
@@ -186,6 +196,29 @@ TEST(BadFiles, ExactCountsAndNoGoodRecordLost) {
     const auto message = testing::error_of(ExitCode::kData, [&] { load_dataset(config, {}, tokenizer); });
     EXPECT_NE(message.find("bad:"), std::string::npos) << message;
   }
+}
+
+TEST(BadFiles, EveryJsonFileIsReadByItsOwnShape) {
+  TempFolder folder;
+  std::ofstream(folder / "list.json") << "[\n" << kGood << ",\n" << kGood << "]\n";
+  std::ofstream(folder / "lines.jsonl") << kGood << "\n" << kGood << "\n{oops\n" << kGood << "\n";
+  std::ofstream(folder / "objects.json") << "{\n  \"text\": \"good\"\n}\n{\n  \"text\": \"good\"\n}\n";
+  DataConfig config;
+  config.source = "jsonl", config.holdout = 0;
+  for (const char* files : {"list.json lines.jsonl objects.json", "objects.json lines.jsonl list.json",
+                            "lines.jsonl list.json objects.json"})
+    for (const char* how : {"start", "live"}) {
+      config.train.clear(), config.tokenize = how;
+      std::istringstream names(files);
+      for (std::string name; names >> name;) config.train.push_back((folder / name).string());
+      const Dataset dataset = load_dataset(config, {}, ByteTokenizer());
+      EXPECT_EQ(dataset.train->size(), 7u) << files;
+      ASSERT_EQ(dataset.bad.first_ones().size(), 1u) << files << dataset.bad.report();
+      EXPECT_NE(dataset.bad.first_ones()[0].find("lines.jsonl:3"), std::string::npos) << dataset.bad.report();
+      std::vector<int32_t> all(dataset.train->tokens());
+      dataset.train->read(0, all.size(), all.data());
+      EXPECT_EQ(all.size(), 7 * 5u) << files;
+    }
 }
 
 TEST(BadFiles, TheFirstTenAreNamedWithFileLineAndByte) {

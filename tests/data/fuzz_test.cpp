@@ -11,6 +11,7 @@
 #include "core/plugin.h"
 #include "data/byte_tokenizer.h"
 #include "data/json_array_reader.h"
+#include "data/json_files.h"
 #include "data/line_reader.h"
 #include "data/parquet.h"
 #include "data/render.h"
@@ -111,6 +112,9 @@ TEST(DataFuzz, LinesListsAndTexts) {
     drain(lines, bytes.size() + 2);
     JsonArrayRecords list({file.path()}, limit);
     drain(list, bytes.size() + 3);
+    drain(*read_json_files({file.path()}, limit), bytes.size() + 3);
+    JsonArrayRecords bare({file.path()}, limit, /*bare=*/true);
+    drain(bare, bytes.size() + 3);
     const char* const kinds[] = {"file", "line", "blank_line", "separator"};
     TextReader texts({file.path()},
                      {kinds[random.below(4)], "<>", 16 + random.below(60), 8 + random.below(20)});
