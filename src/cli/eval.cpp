@@ -158,7 +158,10 @@ void ask(const EvalArguments& options, LoadedRun& run, const std::vector<ExamQue
   if (options.samples > 1) how.sampling.temperature = options.temperature;
   if (options.max_tokens > 0) how.sampling.max_tokens = options.max_tokens;
   if (options.batch > 0) how.rows = static_cast<size_t>(options.batch);
-  const auto result = take_exam(*run.model, *run.tokenizer, exam, how);
+  auto result = take_exam(*run.model, *run.tokenizer, exam, how);
+  for (auto& example : result.examples)
+    if (const auto plain = plain_question(example.shown, run.recipe.chat); plain != example.shown)
+      example.shown = plain + " ->";
   findings.json.update(to_json(result));
   findings.text += to_text(result, ::isatty(STDOUT_FILENO) && !std::getenv("NO_COLOR"));
 }
@@ -227,6 +230,12 @@ void evaluate(const EvalArguments& options, const Settings& settings) {
                                 options.limit < 0 ? kQuestions : options.limit);
     if (tasks && options.limit > 0 && options.limit < static_cast<int64_t>(exam.size()))
       exam.resize(options.limit);
+    if (!tasks && !exam.empty())
+      findings.text += fmt::format(
+          "asked are {} of {} held-out conversations: answers of at most {} tokens, or with '####', can be "
+          "compared{}\n",
+          exam.size(), dataset.val->size(), kShortAnswer,
+          options.limit < 0 ? fmt::format("; at most {} of each source (--limit)", kQuestions) : "");
     ask(options, run, exam, stops, findings);
   }
   std::fputs((options.json ? dump(findings.json) + "\n" : findings.text).c_str(), stdout);

@@ -6,15 +6,18 @@
 #include <CLI/App.hpp>
 #include <algorithm>
 #include <ranges>
+#include <utility>
 
 #include "core/config.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/log.h"
 #include "train/run_folder.h"
 
 namespace tightloop::cli {
 
 std::string existing_run(const std::string& name) {
+  constexpr size_t kShownRuns = 8;
   const fs::path in_runs = fs::path("runs") / name;
   if (path_exists(name) || name.empty()) return name;
   if (path_exists(RunFolder(in_runs).config()) || path_exists(RunFolder(in_runs).checkpoints()))
@@ -31,7 +34,9 @@ std::string existing_run(const std::string& name) {
   if (by_name)
     advice = fmt::format(" Did you mean '{}'?", (fs::path("runs") / *by_name).string());
   else if (!paths.empty())
-    advice = fmt::format(" There are: {}.", fmt::join(paths | std::views::take(8), ", "));
+    advice =
+        fmt::format(" There are: {}{}.", fmt::join(paths | std::views::take(kShownRuns), ", "),
+                    paths.size() > kShownRuns ? fmt::format(" and {} more", paths.size() - kShownRuns) : "");
   throw usage_error("there is no folder '{}' with a run, a checkpoint or a Hugging Face model.{}", name,
                     advice);
 }
@@ -49,7 +54,10 @@ std::string ModelChoice::folder() const {
   if (!path.empty()) return existing_run(path);
   const auto runs = runs_in("runs");
   if (runs.empty()) throw usage_error("there is no run in 'runs'. Name one with --run, or train one first.");
-  return std::ranges::max(runs, {}, [](const auto& run) { return file_time(RunFolder(run).config()); });
+  const std::string newest =
+      std::ranges::max(runs, {}, [](const auto& run) { return file_time(RunFolder(run).config()); }).string();
+  if (!std::exchange(said, true)) log::info("The newest run: {} (--run names another).", newest);
+  return newest;
 }
 
 }  // namespace tightloop::cli

@@ -18,9 +18,11 @@ struct ModelChoice {
   std::string path{}, device = "auto", precision{};
 
   void add_to(CLI::App& verb);
-  /// What was named, or the newest run in runs/.
+  /// What was named, or the newest run in runs/; which that is goes to the log, once.
   std::string folder() const;
   LoadedRun load() const { return load_model(folder(), device, {}, precision); }
+
+  mutable bool said = false;  // which run it is
 };
 
 }  // namespace tightloop::cli

@@ -19,7 +19,26 @@ std::string bar(double share, int width) {
   return out;
 }
 
+std::string one_line(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return printable(text);
+}
+
 }  // namespace
+
+std::string plain_question(const std::string& shown, const ChatConfig& chat) {
+  constexpr std::string_view kPlace = "{content}";
+  const std::string turn = chat_spelling(chat).user;
+  const size_t place = turn.find(kPlace);
+  if (place == turn.npos) return shown;
+  const std::string before = turn.substr(0, place), after = turn.substr(place + kPlace.size());
+  const size_t found = shown.rfind(before);
+  if (before.empty() || found == shown.npos) return shown;
+  const std::string rest = shown.substr(found + before.size());
+  if (!after.empty()) return rest.substr(0, rest.find(after));
+  const std::string answer = chat_spelling(chat).assistant;  // its turn begins right behind the question
+  return rest.substr(0, rest.rfind(answer.substr(0, answer.find(kPlace))));
+}
 
 std::string to_text(const ExamResult& result, bool colour) {
   std::string out = "Questions answered exactly right\n";
@@ -37,11 +56,11 @@ std::string to_text(const ExamResult& result, bool colour) {
   line("all", result.all);
   out += "Some answers\n";
   for (const auto& example : result.examples) {
-    const std::string answer = printable(example.answer);
+    const std::string answer = one_line(example.answer);
     out +=
-        fmt::format("  {} {} {}\n", printable(example.shown),
+        fmt::format("  {} {} {}\n", one_line(example.shown),
                     colour ? fmt::format("\033[{}m{}\033[0m", example.right ? "32" : "31", answer) : answer,
-                    example.right ? "✓" : fmt::format("✗ ({})", printable(example.expected)));
+                    example.right ? "✓" : fmt::format("✗ ({})", one_line(example.expected)));
   }
   return out;
 }

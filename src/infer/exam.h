@@ -69,8 +69,11 @@ std::string final_answer(std::string_view text);
 /// The generated questions of data.source: tasks.
 std::vector<ExamQuestion> exam_of(const std::vector<Question>& questions, const Tokenizer& tokenizer);
 
+/// Answers with more tokens are not compared, unless there is "####" in them.
+inline constexpr size_t kShortAnswer = 16;
+
 /// Documents as questions: up to where something is to be learned it is the prompt, what is learned then is
-/// the answer. Only those whose answer can be compared: with "####" in it, or at most 16 tokens. The task is
+/// the answer. Only those whose answer can be compared: with "####" in it, or at most kShortAnswer tokens. The task is
 /// the document's source. At most `limit` (0: all) of each source.
 std::vector<ExamQuestion> exam_of(const Documents& documents, const std::vector<std::string>& sources,
                                   const Tokenizer& tokenizer, const std::vector<int32_t>& stop_tokens,

@@ -14,8 +14,6 @@ namespace tightloop {
 
 namespace {
 
-constexpr size_t kShortAnswer = 16;
-
 std::vector<int32_t> until_stop(std::vector<int32_t> ids, const std::vector<int32_t>& stops) {
   const auto stop =
       std::ranges::find_if(ids, [&](int32_t id) { return std::ranges::find(stops, id) != stops.end(); });

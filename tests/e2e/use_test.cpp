@@ -188,6 +188,22 @@ TEST_F(Use, EvalAsksHeldOutQuestions) {
   EXPECT_EQ(in("tightloop eval --run runs/talk --questions text.txt").exit_code, 3);
 }
 
+TEST_F(Use, EvalSaysWhichQuestionsItAsks) {
+  const auto outcome = in("tightloop eval --run runs/talk --limit 3 2>/dev/null");
+  EXPECT_TRUE(contains(outcome.output, "asked are 3 of ")) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "answers of at most 16 tokens, or with '####'")) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "? -> ")) << outcome.output;
+  EXPECT_FALSE(contains(outcome.output, "<user>")) << outcome.output;
+  EXPECT_FALSE(contains(outcome.output, "<bot>")) << outcome.output;
+}
+
+TEST_F(Use, WithoutARunTheNewestIsNamed) {
+  EXPECT_TRUE(contains(in("tightloop generate --prompt a --max-tokens 2").output, "The newest run: runs/"));
+  EXPECT_FALSE(
+      contains(in("tightloop generate --prompt a --max-tokens 2 --json 2>/dev/null").output, "newest"));
+  EXPECT_FALSE(contains(in("tightloop generate --run text --prompt a --max-tokens 2").output, "newest"));
+}
+
 TEST_F(Use, ChatTakesLinesFromAPipe) {
   const auto talk =
       in("printf 'What is 3?\\n\\n/history\\n/save t.jsonl\\n/reset\\n/nonsense\\nWhat is 3?' | "
