@@ -4,6 +4,7 @@
 #include <CLI/App.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -44,12 +45,13 @@ std::string part_text(const char* name, const PartCheck& part) {
       part.long_documents, part.cut_tokens > 0 ? fmt::format(" ({} tokens cut off)", part.cut_tokens) : "");
 }
 
-void print_text(const DataCheck& result) {
+/// `bad`: with what was skipped; a refusal lists that itself.
+void print_text(const DataCheck& result, bool bad) {
   std::fputs((fmt::format("{} records\n", result.records) + part_text("train", result.train) +
               part_text("val", result.val))
                  .c_str(),
              stdout);
-  if (result.bad.total() > 0) std::fputs((printable(result.bad.report()) + "\n").c_str(), stdout);
+  if (bad && result.bad.total() > 0) std::fputs((printable(result.bad.report()) + "\n").c_str(), stdout);
 }
 
 void check(const DataArguments& options, const Settings& settings) {
@@ -61,6 +63,14 @@ void check(const DataArguments& options, const Settings& settings) {
   const auto result =
       check_data({recipe.data, recipe.tasks, recipe.chat, *tokenizers.source, tokenizers.own_target.get()},
                  loads_pairs(recipe));
+  recipe.data.on_bad_record = on_bad_record;
+  std::exception_ptr refusal;
+  try {
+    refuse_too_many_bad(recipe.data, result.bad,
+                        result.records - std::min(result.records, result.bad.total()));
+  } catch (const Error&) {
+    refusal = std::current_exception();
+  }
   if (options.json) {
     nlohmann::json bad = nlohmann::json::object();
     for (size_t kind = 1; kind < static_cast<size_t>(BadKind::kCount); ++kind) {
@@ -76,12 +86,10 @@ void check(const DataArguments& options, const Settings& settings) {
                               {"val", part_json(result.val)}};
     std::fputs((json.dump(2) + "\n").c_str(), stdout);
   } else {
-    print_text(result);
+    print_text(result, !refusal);
   }
   std::fflush(stdout);
-  recipe.data.on_bad_record = on_bad_record;
-  const uint64_t good = result.records - std::min(result.records, result.bad.total());
-  refuse_too_many_bad(recipe.data, result.bad, good);
+  if (refusal) std::rethrow_exception(refusal);
   if (result.train.rows == 0)
     throw data_error("nothing can be trained on this: it does not fill one row of data.seq_len = {} tokens.",
                      recipe.data.seq_len);

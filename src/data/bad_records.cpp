@@ -14,25 +14,37 @@
 namespace tightloop {
 
 namespace {
-constexpr size_t kShown = 10;
+
+constexpr size_t kMostShown = 10, kOfOneReason = 3;
+
+// "a.jsonl:17 (byte 4211): malformed_json: ..." without the place.
+std::string_view reason_of(std::string_view one) {
+  return one.substr(std::min(one.find("): ", std::min(one.find(" (byte "), one.size())), one.size()));
+}
+
+}  // namespace
+
+void BadRecords::keep(const std::string& one) {
+  const auto same = std::ranges::count_if(
+      first_ones_, [&](const auto& other) { return reason_of(one) == reason_of(other); });
+  if (first_ones_.size() < kMostShown && static_cast<size_t>(same) < kOfOneReason) first_ones_.push_back(one);
 }
 
 void BadRecords::add(BadKind kind, const std::string& file, uint64_t line, uint64_t byte,
                      const std::string& why) {
   ++counts_[static_cast<size_t>(kind)];
-  if (!fail_ && first_ones_.size() == kShown) return;
+  if (!fail_ && first_ones_.size() == kMostShown) return;
   const std::string text = fmt::format("{}:{} (byte {}): {}{}{}", file, line, byte, bad_kind_name(kind),
                                        why.empty() ? "" : ": ", why);
-  if (fail_) throw data_error("{}. data.on_bad_record: skip goes on without it.", text);
-  first_ones_.push_back(text);
+  if (fail_) throw data_error("{}. --data.on_bad_record skip goes on without it.", text);
+  keep(text);
 }
 
 void BadRecords::merge(const BadRecords& other) { merge(other.counts_, other.first_ones_); }
 
 void BadRecords::merge(std::span<const uint64_t> counts, const std::vector<std::string>& first_ones) {
   for (size_t i = 0; i < std::min(counts_.size(), counts.size()); ++i) counts_[i] += counts[i];
-  for (const std::string& one : first_ones)
-    if (first_ones_.size() < kShown) first_ones_.push_back(one);
+  for (const std::string& one : first_ones) keep(one);
 }
 
 uint64_t BadRecords::total() const { return std::accumulate(counts_.begin(), counts_.end(), uint64_t{0}); }
@@ -48,7 +60,7 @@ std::string BadRecords::details() const {
       kinds.push_back(fmt::format("{} {}", counts_[i], bad_kind_name(static_cast<BadKind>(i))));
   std::string text = fmt::format("{}", fmt::join(kinds, ", "));
   for (const std::string& one : first_ones_) text += "\n  " + one;
-  if (total() > kShown) text += fmt::format("\n  and {} more", total() - kShown);
+  if (total() > first_ones_.size()) text += fmt::format("\n  and {} more", total() - first_ones_.size());
   return text;
 }
 
@@ -76,7 +88,7 @@ void refuse_too_many_bad(const DataConfig& config, const BadRecords& bad, uint64
   if (config.on_bad_record != "auto" || count == 0 || (!many && good > 0)) return;
   throw data_error(
       "{} of {} documents cannot be used: {}{}\nTo go on without them, however many they are: "
-      "data.on_bad_record skip.",
+      "--data.on_bad_record skip.",
       count, all, bad.details(), advice_about_files(config, good > 0));
 }
 

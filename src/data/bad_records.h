@@ -11,7 +11,7 @@
 
 namespace tightloop {
 
-/// Counts what was skipped, by kind, and remembers the first ten; or stops at the first.
+/// Counts what was skipped, by kind, and remembers the first ten, at most three of one reason; or stops at the first.
 class BadRecords {
  public:
   /// With `fail`, add() throws a data error that names the record.
@@ -35,6 +35,8 @@ class BadRecords {
   std::string details() const;
 
  private:
+  void keep(const std::string& one);
+
   bool fail_;
   std::array<uint64_t, static_cast<size_t>(BadKind::kCount)> counts_{};
   std::vector<std::string> first_ones_;

@@ -100,7 +100,7 @@ TEST_F(OtherEncodings, StopTheRunAndNameTheConversion) {
     EXPECT_NE(message.find("5 invalid_utf8"), std::string::npos) << message;
     EXPECT_NE(message.find("iconv -f GB18030 -t UTF-8 " + data.train[0] + " > "), std::string::npos)
         << message;
-    EXPECT_NE(message.find("data.on_bad_record skip"), std::string::npos) << message;
+    EXPECT_NE(message.find("--data.on_bad_record skip"), std::string::npos) << message;
   }
   const std::string packed = refused(write("novel.txt.gz", testing::gzip(text)));
   EXPECT_NE(packed.find("iconv -f GB18030"), std::string::npos) << packed;
