@@ -97,7 +97,7 @@ nlohmann::json measure(Trainer& trainer, const BenchStepArguments& options) {
           {"steps", options.steps}};
 }
 
-std::string table_of(const nlohmann::json& result) {
+std::string table_of(const nlohmann::json& result, bool gpu) {
   const double ms = result["ms_wall"];
   std::string text = fmt::format("{:<10}{:>10}{:>8}\n", "part", "ms", "share");
   for (const Part& part : kParts) {
@@ -119,12 +119,14 @@ std::string table_of(const nlohmann::json& result) {
               : fmt::format("MFU unknown: the step came out above {}, so that is no reliable peak", peak);
   if (result["mfu_data_sheet"].is_number())
     text += fmt::format(", {:.1f} % of its data sheet", 100 * result["mfu_data_sheet"].get<double>());
-  if (result["gpu_busy"].is_number())
+  if (gpu && result["gpu_busy"].is_number())
     text += fmt::format("; busy {:.2f} % of the time", 100 * result["gpu_busy"].get<double>());
-  text += fmt::format("\npeak {:.2f} GiB; {} syncs in {} steps; waiting for data {:.2f} %; {} graphs",
-                      result["peak_gib"].get<double>(), result["syncs"].get<int64_t>(),
-                      result["steps"].get<int64_t>(), 100 * result["data_wait"].get<double>(),
-                      result["graphs"]["captured"].get<int64_t>());
+  text += fmt::format("\npeak {:.2f} GiB; waiting for data {:.2f} %", result["peak_gib"].get<double>(),
+                      100 * result["data_wait"].get<double>());
+  if (gpu)
+    text += fmt::format("; in {} steps the CPU waited for the GPU {} times; {} CUDA graphs captured",
+                        result["steps"].get<int64_t>(), result["syncs"].get<int64_t>(),
+                        result["graphs"]["captured"].get<int64_t>());
   return text;
 }
 
@@ -188,7 +190,7 @@ void bench_step(const BenchStepArguments& options, const Settings& settings) {
                                    {"ms", row.ms / kTraced}});
     kernels = "\n\n" + table_text(table, kTraced, gpu ? "kernel" : "operator");
   }
-  print(options, result, table_of(result) + kernels);
+  print(options, result, table_of(result, trainer.device().is_cuda()) + kernels);
 }
 
 }  // namespace

@@ -18,7 +18,9 @@
 #include "core/log.h"
 #include "data/infer_source.h"
 #include "data/training_text.h"
+#include "model/huggingface.h"
 #include "tokenizer/tokenizer_config.h"
+#include "train/run_folder.h"
 #include "train/run_tokenizer.h"
 
 namespace tightloop::cli {
@@ -33,6 +35,7 @@ struct TrainOptions {
   SentencePieceTrainOptions pieces;
   std::vector<std::string> special = TokenizerConfig().special_tokens;
   std::string type = "byte_bpe", side = "both", output;
+  bool overwrite = false;
 };
 
 struct ExportOptions {
@@ -44,7 +47,17 @@ struct CodeOptions {
   bool lines = false;
 };
 
+/// A tokenizer that a user names: a run stands for its own.
+fs::path tokenizer_path(const std::string& named) {
+  const RunFolder run(named);
+  return path_exists(run.config()) && has_tokenizer(run.tokenizer()) ? run.tokenizer() : fs::path(named);
+}
+
 void train(TrainOptions options) {
+  if (!options.overwrite && is_folder(options.output) && has_tokenizer(options.output))
+    throw usage_error(
+        "'{}' holds a tokenizer already. Choose another --output, or replace it with --overwrite.",
+        options.output);
   options.data.holdout = 0;
   size_t bytes = 0, tokens = 0;
   std::string text;
@@ -92,14 +105,14 @@ void train(TrainOptions options) {
 }
 
 void export_files(const ExportOptions& options) {
-  const auto tokenizer = load_tokenizer(options.tokenizer);
+  const auto tokenizer = load_tokenizer(tokenizer_path(options.tokenizer));
   make_folder(options.output);
   tokenizer->save(options.output);
   put(fmt::format("{} tokens in the vocabulary; saved in {}.\n", tokenizer->vocab_size(), options.output));
 }
 
 void encode(const CodeOptions& options) {
-  const auto tokenizer = load_tokenizer(options.tokenizer);
+  const auto tokenizer = load_tokenizer(tokenizer_path(options.tokenizer));
   const auto special = options.special == "parse"  ? SpecialText::kParse
                        : options.special == "text" ? SpecialText::kText
                                                    : SpecialText::kDefault;
@@ -112,7 +125,7 @@ void encode(const CodeOptions& options) {
 }
 
 void decode(const CodeOptions& options) {
-  const auto tokenizer = load_tokenizer(options.tokenizer);
+  const auto tokenizer = load_tokenizer(tokenizer_path(options.tokenizer));
   const auto print_text = [&](const std::string& json, int64_t line) {
     std::vector<int32_t> ids;
     try {
@@ -134,7 +147,7 @@ void decode(const CodeOptions& options) {
 
 void add_code_options(CLI::App& verb, CodeOptions& options) {
   verb.add_option("--tokenizer", options.tokenizer,
-                  "A folder, or tokenizer.json, vocab.json, *.tiktoken, *.model")
+                  "A folder or a run, or tokenizer.json, vocab.json, *.tiktoken, *.model")
       ->required();
   verb.add_flag("--lines", options.lines, "One text (or array of ids) a line");
 }
@@ -179,6 +192,7 @@ void add_tokenizer(CLI::App& app) {
                          "text, jsonl, parquet or pairs: what the files hold (default: what they look like)");
   train_verb->add_option("--text-field", training->data.text_field, "Of JSONL: the field with the text");
   train_verb->add_option("--output", training->output, "Folder to write")->required();
+  train_verb->add_flag("--overwrite", training->overwrite, "Replace a tokenizer that is in that folder");
   train_verb->footer(
       "Examples: tightloop tokenizer train 'books/*.txt' --vocab-size 8192 --output tok\n"
       "  tightloop tokenizer train train.en --target train.de --type unigram --output joint");
@@ -188,8 +202,9 @@ void add_tokenizer(CLI::App& app) {
   auto* export_verb =
       tokenizer->add_subcommand("export", "Write any tokenizer as tokenizer.json, which Hugging Face reads");
   export_verb
-      ->add_option("--tokenizer", exporting->tokenizer,
-                   "A folder, or tokenizer.json, vocab.json, *.tiktoken, *.model (which stays a *.model)")
+      ->add_option(
+          "--tokenizer", exporting->tokenizer,
+          "A folder or a run, or tokenizer.json, vocab.json, *.tiktoken, *.model (which stays a *.model)")
       ->required();
   export_verb->add_option("--output", exporting->output, "Folder to write")->required();
   export_verb->footer("Example: tightloop tokenizer export --tokenizer cl100k_base.tiktoken --output tok");

@@ -1,10 +1,13 @@
 #include "infer/translate.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/App.hpp>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -15,6 +18,7 @@
 #include "cli/report.h"
 #include "cli/verbs.h"
 #include "core/error.h"
+#include "core/input_file.h"
 #include "core/interrupt.h"
 #include "core/log.h"
 #include "core/progress_line.h"
@@ -28,6 +32,7 @@ constexpr size_t kAtOnce = 8192;  // lines that are read before the first is wri
 
 struct TranslateArguments {
   ModelChoice model;
+  std::string input;
   TranslateOptions how;
   bool scores = false, json = false;
 };
@@ -105,6 +110,12 @@ void run_verb(TranslateArguments& options) {
     log::warn("line {} has {} tokens or more; it is cut to the {} that the model reads.",
               options.how.first_line + line + 1, tokens, run.recipe.model.context);
   };
+  if (!options.input.empty()) {
+    require_regular_file(options.input, "a pipe goes to standard input, without --input.");
+    const int file = ::open(options.input.c_str(), O_RDONLY | O_CLOEXEC);
+    if (file < 0 || ::dup2(file, STDIN_FILENO) < 0)
+      throw data_error("cannot read '{}': {}.", options.input, std::strerror(errno));
+  }
   const bool typed = ::isatty(STDIN_FILENO) && ::isatty(STDOUT_FILENO);
   LineInput input(typed, "> ", typed && !std::getenv("NO_COLOR") ? "1;36" : nullptr);
   if (typed) return converse(run, options, input);
@@ -115,9 +126,10 @@ void run_verb(TranslateArguments& options) {
 
 void add_translate(CLI::App& app) {
   auto options = std::make_shared<TranslateArguments>();
-  auto* verb = app.add_subcommand("translate", "Translate lines from standard input");
+  auto* verb = app.add_subcommand("translate", "Translate lines of a file, or from standard input");
   DecodeConfig& decode = options->how.decode;
   options->model.add_to(*verb);
+  verb->add_option("--input", options->input, "A file of lines (default: standard input)");
   verb->add_option("--beam", decode.beam, "Beam size; 1: greedy")->check(CLI::Range(1, 1000));
   verb->add_option("--length-penalty", decode.length_penalty,
                    "Above 0: long translations are less at a disadvantage")

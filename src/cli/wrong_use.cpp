@@ -200,6 +200,11 @@ Error unexpected_words(const CLI::App& verb, const std::vector<std::string>& wor
   if (before.find('.') != std::string::npos)
     return usage_error("'{}' was not expected after {} {}. A value with spaces needs quotes: {} '{} {}'",
                        word, before, value, before, value, fmt::join(words, " "));
+  if (is_recipe_name(word))
+    return usage_error(
+        "'{}' was not expected here: one recipe is enough. Its settings can be changed with --section.key "
+        "value.",
+        word);
   if (verb.get_name() == "train" && is_file(word))
     return usage_error("'{}' was not expected here. Files to learn from: --data.train {}", word,
                        fmt::join(words, " "));

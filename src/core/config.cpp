@@ -217,14 +217,18 @@ void Config::load_text(const std::string& yaml, const std::string& origin) {
   try {
     root = YAML::Load(yaml);
   } catch (const YAML::Exception& error) {
+    // A tab breaks what it indents, and is complained about as something else, lines later.
+    size_t line = 1;
+    for (size_t at = 0; at < yaml.size(); at = yaml.find('\n', at) + 1, ++line) {
+      const size_t text = yaml.find_first_not_of(" \t", at);
+      if (yaml.find('\t', at) < text)
+        throw usage_error("{}:{}: a tab stands before the setting. YAML indents with spaces.", origin, line);
+      if (yaml.find('\n', at) == yaml.npos) break;
+    }
     throw usage_error("{}: this is not YAML: {}.", where(error.mark), error.msg);
   }
   if (root.IsNull()) return;
   if (!root.IsMap()) throw usage_error("{}: expected 'section:' lines at the top.", origin);
-  const auto is_section = [&](const std::string& name) {
-    const auto is_name = [&](const auto& other_and_ours) { return other_and_ours.first == name; };
-    return has_section(name) || (other_names_ && std::ranges::any_of(other_names_->sections, is_name));
-  };
   std::set<Field*> begun;
   const auto set_item = [&](const std::string& key, const YAML::Node& named, const YAML::Node& value,
                             bool presets) {
@@ -246,7 +250,7 @@ void Config::load_text(const std::string& yaml, const std::string& origin) {
   for (const bool presets : {true, false})
     for (const auto& entry : root) {
       const auto name = entry.first.as<std::string>();
-      if (entry.second.IsNull() && is_section(name)) continue;  // without keys
+      if (entry.second.IsNull()) continue;
       if (!entry.second.IsMap()) {
         if (!look_up(name) && !is_setting(name))
           throw usage_error("{}: '{}' must be a section with indented keys.", where(entry.first.Mark()),

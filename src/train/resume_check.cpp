@@ -59,12 +59,17 @@ std::string nothing_left(const Recipe& recipe, const RunFolder& run, const Check
     return {};
   const std::string again = fmt::format("tightloop train --resume {}", run.root().string());
   if (train.steps > 0 && step >= train.steps) {
+    const std::string longer = train.epochs > 0 ? fmt::format("--train.epochs {}", 2 * train.epochs)
+                                                : fmt::format("--train.steps {}", 2 * step);
+    if (step > train.steps)
+      return fmt::format(
+          "The run has done {} steps, more than {}: there is nothing to do, and nothing was changed. To "
+          "train longer: {} {}",
+          step, train.steps, again, longer);
     return fmt::format(
         "The run has done all of its {} steps: there is nothing to do, and nothing was changed. To train "
         "longer: {} {}",
-        train.steps, again,
-        train.epochs > 0 ? fmt::format("--train.epochs {}", 2 * train.epochs)
-                         : fmt::format("--train.steps {}", 2 * step));
+        train.steps, again, longer);
   }
   if (train.stop_at == 0 || step < train.stop_at) return {};
   return fmt::format(

@@ -135,11 +135,11 @@ TEST_F(OwnFiles, InAnotherEncodingAreRefusedWithTheConversion) {
      kSmall);
   const std::string files = kConfigs + "text.yaml' --data.train a.txt,gbk.txt ";
   for (const std::string& command : {"train " + files + "--run.name no", "data check " + files,
-                                    "data check " + files + "--json", "prepare " + files + "--output shards",
-                                    "prepare " + files + "--tokenizer.vocab_size 257 --output shards",
-                                    std::string("tokenizer train a.txt gbk.txt --output tok"),
-                                    std::string("tokenizer train a.txt gbk.txt --type bpe --output tok"),
-                                    std::string("eval --run runs/base --input gbk.txt")}) {
+                                     "data check " + files + "--json", "prepare " + files + "--output shards",
+                                     "prepare " + files + "--tokenizer.vocab_size 257 --output shards",
+                                     std::string("tokenizer train a.txt gbk.txt --output tok"),
+                                     std::string("tokenizer train a.txt gbk.txt --type bpe --output tok"),
+                                     std::string("eval --run runs/base --input gbk.txt")}) {
     const auto outcome = in("tightloop " + command);
     EXPECT_EQ(outcome.exit_code, 3) << command << "\n" << outcome.output;
     EXPECT_TRUE(contains(outcome.output, "iconv -f GB18030 -t UTF-8 gbk.txt > gbk.utf8.txt"))
@@ -158,8 +158,6 @@ TEST_F(OwnFiles, ThatCannotBeUsedSayWhy) {
     EXPECT_EQ(outcome.exit_code, 3) << outcome.output;
     EXPECT_TRUE(contains(outcome.output, "its fields are 'id', 'body'")) << outcome.output;
     EXPECT_TRUE(contains(outcome.output, "'instruction' and 'output'")) << outcome.output;
-    const std::string listed = "odd.jsonl:2";  // once
-    EXPECT_EQ(outcome.output.find(listed), outcome.output.rfind(listed)) << outcome.output;
   }
 }
 
@@ -171,7 +169,7 @@ TEST_F(OwnFiles, ATokenizerSaysWhatItLeftOutAndHowFarItGot) {
   for (int i = 0; i < 30; ++i) records += "{\"text\": \"some words of a record\"}\n";
   records += "{\"text\": \"" + std::string(70 << 20, 'x') + "\"}\n";
   write_file_whole(folder_ / "long.jsonl", records);
-  const auto cut = ok("tightloop tokenizer train long.jsonl --vocab-size 260 --output tok");
+  const auto cut = ok("tightloop tokenizer train long.jsonl --vocab-size 260 --output tok --overwrite");
   EXPECT_TRUE(contains(cut.output, "1 too_long")) << cut.output;
   EXPECT_TRUE(contains(cut.output, "long.jsonl:31")) << cut.output;
 }

@@ -116,6 +116,8 @@ TEST(ResumeVerb, TrainingLongerSaysThatTheRateGoesUp) {
   EXPECT_EQ(done.exit_code, 0) << done.output;
   EXPECT_TRUE(contains(done.output, "nothing to do")) << done.output;
   EXPECT_TRUE(contains(done.output, "--train.steps 20")) << done.output;
+  const auto fewer = run(folder.path(), "tightloop train --resume runs/a --train.steps 9");
+  EXPECT_TRUE(contains(fewer.output, "has done 10 steps, more than 9")) << fewer.output;
   EXPECT_EQ(content(folder), before);
   const auto longer = run(folder.path(), "tightloop train --resume runs/a --train.steps 20");
   EXPECT_EQ(longer.exit_code, 0) << longer.output;

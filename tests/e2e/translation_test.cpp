@@ -65,7 +65,7 @@ TEST(TokenizerVerb, TrainsSentencePieceOnPairs) {
   sources.close(), targets.close();
   const std::string train = "tightloop tokenizer train a.en --target a.de --vocab-size 30 --output ";
   for (const std::string type : {"unigram", "bpe"}) {
-    const auto joint = run(folder.path(), train + "joint --type " + type);
+    const auto joint = run(folder.path(), train + "joint --overwrite --type " + type);
     ASSERT_EQ(joint.exit_code, 0) << joint.output;
     const auto both = run(folder.path(),
                           "echo 'die katze sees' | tightloop tokenizer encode --tokenizer joint --lines | "
@@ -130,6 +130,15 @@ TEST_F(Translator, AnswersEveryLineWithALine) {
       nlohmann::json::parse(in("head -1 in | tightloop translate --run runs/toy --json").output);
   EXPECT_EQ(json["source"], "a dog sees the cat.");
   EXPECT_EQ(json["translations"].size(), 1u);
+}
+
+TEST_F(Translator, TakesAFile) {
+  write_file_whole(*folder_ / "two.en", "a dog sees the cat.\na cat\n");
+  const std::string base = "tightloop translate --run runs/toy --beam 2 ";
+  const auto file = in(base + "--input two.en");
+  EXPECT_EQ(file.exit_code, 0) << file.output;
+  EXPECT_EQ(file.output, in(base + "< two.en").output);
+  EXPECT_EQ(in(base + "--input absent.en").exit_code, 3);
 }
 
 TEST_F(Translator, HasAPromptAtATerminal) {

@@ -166,6 +166,17 @@ TEST(FitVerb, OneNumberForOneRecipe) {
   EXPECT_TRUE(contains(show.output, "memory, fp32    about " + peak)) << show.output;
 }
 
+TEST(ConfigVerb, ShowsOneSetting) {
+  const TempFolder folder;
+  const auto outcome = run(folder.path(), "tightloop config train.lr --train.lr 0.125");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.output.starts_with("--train.lr 0.125\n")) << outcome.output;
+  EXPECT_FALSE(contains(outcome.output, "--train.steps")) << outcome.output;
+  const auto wrong = run(folder.path(), "tightloop config train.stepz");
+  EXPECT_EQ(wrong.exit_code, 2) << wrong.output;
+  EXPECT_TRUE(contains(wrong.output, "'train.steps'")) << wrong.output;
+}
+
 TEST(ConfigVerb, ShowsOneSection) {
   const TempFolder folder;
   const auto outcome = run(folder.path(), "tightloop config --section train --train.lr 0.125");
@@ -180,6 +191,11 @@ TEST(TokenizerVerb, TrainEncodeDecode) {
                    std::string("the cat sat on the mat; ") + "the hat that the cat had sat on the mat.\n");
   ASSERT_EQ(run(folder.path(), "tightloop tokenizer train a.txt --vocab-size 270 --output tok").exit_code, 0);
   ASSERT_TRUE(fs::exists(folder / "tok/tokenizer.json"));
+  const std::string again = "tightloop tokenizer train a.txt --vocab-size 280 --output tok ";
+  const auto refused = run(folder.path(), again);
+  EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  EXPECT_TRUE(contains(refused.output, "--overwrite")) << refused.output;
+  EXPECT_EQ(run(folder.path(), again + "--overwrite").exit_code, 0);
   const auto ids =
       run(folder.path(),
           "printf 'the cat\\n\\n日本 🙂\\n' | tightloop tokenizer encode --tokenizer tok --lines");
@@ -201,7 +217,7 @@ TEST(TokenizerVerb, TrainEncodeDecode) {
 TEST(EvalVerb, PrintsJson) {
   const TempFolder folder;
   ASSERT_EQ(run(folder.path(), "tightloop train " + tiny() + "--train.steps 4 --run.name a").exit_code, 0);
-  const auto outcome = run(folder.path(), "tightloop eval --json");
+  const auto outcome = run(folder.path(), "tightloop eval --json 2>/dev/null");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   const auto json = nlohmann::json::parse(outcome.output);
   EXPECT_EQ(json.at("step"), 4);
@@ -214,9 +230,10 @@ TEST(GenerateVerb, GreedyIsRepeatableAndReadsStandardInput) {
   const TempFolder folder;
   ASSERT_EQ(run(folder.path(), "tightloop train " + tiny() + "--train.steps 20 --run.name a").exit_code, 0);
   const auto one =
-      run(folder.path(), "tightloop generate --prompt 'reverse abc =' --temperature 0 --max-tokens 5");
-  const auto two =
-      run(folder.path(), "echo 'reverse abc =' | tightloop generate --temperature 0 --max-tokens 5");
+      run(folder.path(),
+          "tightloop generate --prompt 'reverse abc =' --temperature 0 --max-tokens 5 2>/dev/null");
+  const auto two = run(
+      folder.path(), "echo 'reverse abc =' | tightloop generate --temperature 0 --max-tokens 5 2>/dev/null");
   EXPECT_EQ(one.exit_code, 0) << one.output;
   EXPECT_EQ(one.output, two.output);
   EXPECT_TRUE(one.output.starts_with("reverse abc =")) << one.output;
@@ -227,6 +244,14 @@ TEST(GenerateVerb, WithoutARunSaysSo) {
   const auto outcome = run(folder.path(), "tightloop generate --prompt x");
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_TRUE(contains(outcome.output, "--run")) << outcome.output;
+}
+
+TEST(BenchVerb, SaysNothingOfAGpuOnACpu) {
+  const TempFolder folder;
+  const auto outcome = run(folder.path(), "TIGHTLOOP_NO_CUDA=1 tightloop bench step " + tiny() + "--steps 3");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "waiting for data")) << outcome.output;
+  EXPECT_FALSE(contains(outcome.output, "sync") || contains(outcome.output, "graphs")) << outcome.output;
 }
 
 TEST(BenchVerb, PrintsJson) {
