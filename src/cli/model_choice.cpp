@@ -5,6 +5,7 @@
 
 #include <CLI/App.hpp>
 #include <algorithm>
+#include <cctype>
 #include <ranges>
 #include <utility>
 
@@ -16,7 +17,21 @@
 
 namespace tightloop::cli {
 
-std::string existing_run(const std::string& name) {
+namespace {
+
+/// Such as Qwen/Qwen3-0.6B: an owner that is no folder here, and a name.
+bool is_hub_name(const std::string& name) {
+  const size_t slash = name.find('/');
+  const auto plain = [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_' || c == '.'; };
+  return slash != std::string::npos && slash > 0 && slash + 1 < name.size() &&
+         std::ranges::all_of(name.substr(0, slash), plain) &&
+         std::ranges::all_of(name.substr(slash + 1), plain) && !name.starts_with('.') &&
+         name.substr(0, slash) != "runs" && !path_exists(name.substr(0, slash));
+}
+
+}  // namespace
+
+std::string existing_run(const std::string& name, const fs::path& recipes) {
   constexpr size_t kShownRuns = 8;
   const fs::path in_runs = fs::path("runs") / name;
   if (path_exists(name) || name.empty()) return name;
@@ -24,6 +39,17 @@ std::string existing_run(const std::string& name) {
     return in_runs.string();
   RunFolder::recover(name);  // a run that was to be replaced comes back
   if (path_exists(name)) return name;
+  const fs::path made_by = recipes / (fs::path(name).filename().string() + ".yaml");
+  if ((!fs::path(name).has_parent_path() || fs::path(name).parent_path() == "runs") && is_file(made_by))
+    throw usage_error("there is no run '{}' yet. First: tightloop train {}", name, made_by.string());
+  if (is_hub_name(name)) {
+    std::string folder = fs::path(name).filename().string();
+    std::ranges::transform(folder, folder.begin(), [](unsigned char c) { return std::tolower(c); });
+    throw usage_error(
+        "there is no folder '{0}', and nothing is downloaded here. If it is a model of the Hugging Face hub: "
+        "huggingface-cli download {0} --local-dir {1}, then name the folder {1}.",
+        name, folder);
+  }
   std::vector<std::string> names, paths;
   for (const fs::path& run : runs_in("runs")) {
     names.push_back(run.filename().string());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 #include "infer/loaded_run.h"
@@ -10,8 +11,9 @@ class App;
 
 namespace tightloop::cli {
 
-/// The folder that a user names: as it is, or the run of that name in runs/. It must exist.
-std::string existing_run(const std::string& name);
+/// The folder that a user names: as it is, or the run of that name in runs/. It must exist; where a recipe in
+/// the folder `recipes` would make such a run, the error names it.
+std::string existing_run(const std::string& name, const std::filesystem::path& recipes = "configs");
 
 /// The options that name a trained model, the same for every verb that uses one.
 struct ModelChoice {

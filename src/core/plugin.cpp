@@ -1,7 +1,6 @@
 #include "core/plugin.h"
 
 #include <dlfcn.h>
-#include <sys/auxv.h>
 
 #include <cstdlib>
 #include <system_error>
@@ -70,9 +69,6 @@ const PluginState& load_cuda_plugin() {
 
 fs::path program_folder() {
   std::error_code ignored;
-  // Started as `ld.so tightloop ...`, /proc/self/exe is the loader, which has no interpreter of its own.
-  if (::getauxval(AT_BASE) == 0)
-    return fs::canonical(reinterpret_cast<const char*>(::getauxval(AT_EXECFN)), ignored).parent_path();
   return fs::read_symlink("/proc/self/exe", ignored).parent_path();
 }
 

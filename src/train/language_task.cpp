@@ -85,8 +85,12 @@ void LanguageTask::place(at::Device device, at::ScalarType dtype) {
 }
 
 std::string LanguageTask::description() const {
-  return fmt::format("{} parameters; vocabulary {}; {} training tokens, {} held out",
+  return fmt::format("{} parameters{}; vocabulary {}; {} training tokens, {} held out",
                      human_count(static_cast<double>(model_->parameters().count())),
+                     adapters_
+                         ? fmt::format(", {} of adapters to train",
+                                       human_count(static_cast<double>(adapters_->parameters().count())))
+                         : "",
                      tokenizer_ ? tokenizer_->vocab_size() : config().vocab_size,
                      human_count(static_cast<double>(dataset_.train->tokens())),
                      human_count(static_cast<double>(dataset_.val->tokens())));

@@ -126,6 +126,37 @@ TEST(CpuMemory, ATrainingThatDoesNotFitIsRefused) {
   EXPECT_FALSE(fs::exists(folder / "runs/quickstart"));
 }
 
+TEST(Recipes, OneIsEnough) {
+  const TempFolder folder;
+  const auto outcome = run(folder.path(), "tightloop train " + recipe("text") + recipe("quickstart"));
+  EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "one recipe is enough")) << outcome.output;
+}
+
+TEST(Recipes, SayWhichStageComesBefore) {
+  const TempFolder folder;
+  fs::create_directories(folder / "configs");
+  for (const char* name : {"nanochat-d4-base.yaml", "nanochat-d4-mid.yaml"})
+    fs::copy_file(fs::path(TIGHTLOOP_SOURCE_DIR "/configs") / name, folder / "configs" / name);
+  const std::string train = "tightloop train configs/nanochat-d4-mid.yaml ";
+  const auto before = run(folder.path(), train);
+  EXPECT_EQ(before.exit_code, 2) << before.output;
+  EXPECT_TRUE(contains(before.output, "First: tightloop train configs/nanochat-d4-base.yaml"))
+      << before.output;
+  const auto hub = run(folder.path(), train + "--train.init_from Qwen/Qwen3-0.6B");
+  EXPECT_EQ(hub.exit_code, 2) << hub.output;
+  EXPECT_TRUE(contains(hub.output, "nothing is downloaded")) << hub.output;
+  EXPECT_TRUE(contains(hub.output, "huggingface-cli download Qwen/Qwen3-0.6B --local-dir qwen3-0.6b"))
+      << hub.output;
+  for (int i = 0; i < 10; ++i) {
+    const fs::path made = folder / ("runs/" + std::to_string(i) + "aaaaaa");
+    fs::create_directories(made);
+    write_file_whole(made / "config.yaml", "");
+  }
+  const auto many = run(folder.path(), train + "--train.init_from somewhere");
+  EXPECT_TRUE(contains(many.output, " and 2 more")) << many.output;
+}
+
 TEST(Recipes, SayWhereTheirFilesComeFrom) {
   const TempFolder folder;
   for (const char* name : {"sft-gsm8k", "shakespeare-char", "translate-multi30k", "translate-tatoeba-zh"}) {

@@ -103,6 +103,21 @@ TEST_F(Use, ModelShowAndFitTakeWhatIsThere) {
             run_size["training_bytes"]["total"].get<int64_t>());
 }
 
+TEST_F(Use, ARunStandsForItsTokenizer) {
+  const std::string encode = "echo the cat | tightloop tokenizer encode --tokenizer ";
+  const auto ids = in(encode + "runs/text");
+  EXPECT_EQ(ids.exit_code, 0) << ids.output;
+  EXPECT_EQ(ids.output, in(encode + "runs/text/tokenizer").output);
+}
+
+TEST_F(Use, AdaptersAreCounted) {
+  const auto outcome =
+      in("tightloop train '" TIGHTLOOP_SOURCE_DIR
+         "/configs/finetune.yaml' --train.init_from runs/text --data.train talk.jsonl "
+         "--train.device cpu --lora.rank 4 --train.steps 1 --run.name adapted; rm -r runs/adapted");
+  EXPECT_TRUE(contains(outcome.output, " parameters, 768 of adapters to train;")) << outcome.output;
+}
+
 TEST_F(Use, GenerateTakesIds) {
   const auto ids =
       json_of(in("tightloop generate --run runs/text --ids '[68, 111, 99]' --max-tokens 3 --json"));
