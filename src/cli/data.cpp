@@ -38,17 +38,17 @@ nlohmann::json part_json(const PartCheck& part) {
           {"cut_tokens", part.cut_tokens}};
 }
 
-std::string part_text(const char* name, const PartCheck& part) {
+std::string part_text(const char* name, const PartCheck& part, const char* unit) {
   return fmt::format(
-      "{}: {} documents, {} tokens ({} to be learned), {} rows, {:.2f} % padding, {} longer than a row{}\n",
-      name, part.documents, part.tokens, part.supervised, part.rows, 100 * part.padding_share,
+      "{}: {} {}, {} tokens ({} to be learned), {} rows, {:.2f} % padding, {} longer than a row{}\n", name,
+      part.documents, unit, part.tokens, part.supervised, part.rows, 100 * part.padding_share,
       part.long_documents, part.cut_tokens > 0 ? fmt::format(" ({} tokens cut off)", part.cut_tokens) : "");
 }
 
 /// `bad`: with what was skipped; a refusal lists that itself.
-void print_text(const DataCheck& result, bool bad) {
-  std::fputs((fmt::format("{} records\n", result.records) + part_text("train", result.train) +
-              part_text("val", result.val))
+void print_text(const DataCheck& result, const char* unit, bool bad) {
+  std::fputs((fmt::format("{} records\n", result.records) + part_text("train", result.train, unit) +
+              part_text("val", result.val, unit))
                  .c_str(),
              stdout);
   if (bad && result.bad.total() > 0) std::fputs((printable(result.bad.report()) + "\n").c_str(), stdout);
@@ -86,7 +86,7 @@ void check(const DataArguments& options, const Settings& settings) {
                               {"val", part_json(result.val)}};
     std::fputs((json.dump(2) + "\n").c_str(), stdout);
   } else {
-    print_text(result, !refusal);
+    print_text(result, loads_pairs(recipe) ? "pairs" : "documents", !refusal);
   }
   std::fflush(stdout);
   if (refusal) std::rethrow_exception(refusal);

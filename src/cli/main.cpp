@@ -4,6 +4,7 @@
 
 #include <alloca.h>
 #include <fcntl.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -44,6 +45,8 @@ bool is_traced(char** environment) {
 void start_with_spins(int, char** arguments, char** environment) {
   if (find(environment, "GOMP_SPINCOUNT") || find(environment, "OMP_WAIT_POLICY") || is_traced(environment))
     return;
+  // Started as `ld.so tightloop ...`, /proc/self/exe is the loader, which has no interpreter of its own.
+  if (::getauxval(AT_BASE) == 0) return;
   size_t count = 0;
   while (environment[count]) ++count;
   auto** with_spins = static_cast<char**>(alloca((count + 2) * sizeof(char*)));

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/terminal.h"
+#include "train/loading.h"
 #include "train/run_tokenizer.h"
 
 namespace tightloop::cli {
@@ -22,10 +23,11 @@ struct PrepareArguments {
   uint64_t shard_tokens = PrepareOptions().shard_tokens;
 };
 
-std::string summary(const PrepareProgress& progress) {
-  return fmt::format("{} records, {} training tokens in {} documents, {} held out",
+std::string summary(const PrepareProgress& progress, bool pairs) {
+  return fmt::format("{} records, {} training tokens in {} {}, {} held out",
                      human_count(static_cast<double>(progress.records)),
-                     human_count(static_cast<double>(progress.train_tokens)), progress.train_documents,
+                     human_count(static_cast<double>(progress.train_tokens)),
+                     progress.train_documents / (pairs ? 2 : 1), pairs ? "pairs" : "documents",
                      human_count(static_cast<double>(progress.val_tokens)));
 }
 
@@ -44,12 +46,12 @@ void run_prepare(const PrepareArguments& options, const Settings& settings) {
       (tokenizers.own_target ? fmt::format(" --tokenizer.target_path {}/tokenizer_target", options.output)
                              : "");
   if (!report.mixture.empty()) {
-    log::info("{}.\nTrain on it with the settings in {}/mixture.yaml and {}", summary(report.totals),
-              options.output, tokenizer);
+    log::info("{}.\nTrain on it with the settings in {}/mixture.yaml and {}",
+              summary(report.totals, loads_pairs(recipe)), options.output, tokenizer);
     return;
   }
-  log::info("{}.\nTrain on it with: --data.source shards --data.train {} {}", summary(report.totals),
-            options.output, tokenizer);
+  log::info("{}.\nTrain on it with: --data.source shards --data.train {} {}",
+            summary(report.totals, loads_pairs(recipe)), options.output, tokenizer);
 }
 
 }  // namespace

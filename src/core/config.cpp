@@ -229,6 +229,10 @@ void Config::load_text(const std::string& yaml, const std::string& origin) {
   }
   if (root.IsNull()) return;
   if (!root.IsMap()) throw usage_error("{}: expected 'section:' lines at the top.", origin);
+  const auto is_section = [&](const std::string& name) {
+    const auto is_name = [&](const auto& other_and_ours) { return other_and_ours.first == name; };
+    return has_section(name) || (other_names_ && std::ranges::any_of(other_names_->sections, is_name));
+  };
   std::set<Field*> begun;
   const auto set_item = [&](const std::string& key, const YAML::Node& named, const YAML::Node& value,
                             bool presets) {
@@ -250,7 +254,7 @@ void Config::load_text(const std::string& yaml, const std::string& origin) {
   for (const bool presets : {true, false})
     for (const auto& entry : root) {
       const auto name = entry.first.as<std::string>();
-      if (entry.second.IsNull()) continue;
+      if (entry.second.IsNull() && is_section(name)) continue;  // without keys
       if (!entry.second.IsMap()) {
         if (!look_up(name) && !is_setting(name))
           throw usage_error("{}: '{}' must be a section with indented keys.", where(entry.first.Mark()),

@@ -1,6 +1,7 @@
 #include "core/plugin.h"
 
 #include <dlfcn.h>
+#include <sys/auxv.h>
 
 #include <cstdlib>
 #include <system_error>
@@ -69,6 +70,9 @@ const PluginState& load_cuda_plugin() {
 
 fs::path program_folder() {
   std::error_code ignored;
+  // Started as `ld.so tightloop ...`, /proc/self/exe is the loader, which has no interpreter of its own.
+  if (::getauxval(AT_BASE) == 0)
+    return fs::canonical(reinterpret_cast<const char*>(::getauxval(AT_EXECFN)), ignored).parent_path();
   return fs::read_symlink("/proc/self/exe", ignored).parent_path();
 }
 

@@ -10,7 +10,8 @@
 
 namespace tightloop {
 
-/// What `tightloop data check` tells of one part. Lengths are kept, tokens are not, so memory stays small.
+/// What `tightloop data check` tells of one part. Lengths and masks are kept, tokens are not, so memory stays
+/// small.
 struct PartCheck {
   uint64_t documents = 0, tokens = 0, supervised = 0;
   uint64_t rows = 0, long_documents = 0;  // as data.rows and data.seq_len make them
@@ -25,7 +26,7 @@ struct DataCheck {
 };
 
 /// Reads, renders and plans all that the configuration names, and keeps only the counts. Of pairs, a pair is
-/// two documents and a row is a batch.
+/// one document and a row is a batch.
 /// `pairs_in` tells of shards whether they hold pairs, which only the model's family says.
 DataCheck check_data(const SourceOptions& options, bool pairs_in);
 inline DataCheck check_data(const SourceOptions& options) {

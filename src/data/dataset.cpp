@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <tuple>
 
 #include "core/error.h"
@@ -19,6 +20,7 @@
 #include "data/record_index.h"
 #include "data/shards.h"
 #include "data/source.h"
+#include "data/tail.h"
 #include "data/token_range.h"
 #include "data/tokenize.h"
 
@@ -46,8 +48,12 @@ void read_all(const SourceOptions& options, bool val_records, BadRecords& bad, T
 using Parts = std::pair<std::shared_ptr<const Documents>, std::shared_ptr<const Documents>>;  // train, val
 
 Parts open_shards(const DataConfig& config, uint64_t tokenizer) {
-  return {std::make_shared<ShardSet>(train_shards(config), tokenizer),
-          std::make_shared<ShardSet>(held_out_shards(config), tokenizer)};
+  const std::vector<fs::path> train = train_shards(config), val = held_out_shards(config);
+  std::set<fs::path> folders;
+  for (const auto* paths : {&train, &val})
+    for (const fs::path& path : *paths) folders.insert(path.parent_path());
+  for (const fs::path& folder : folders) require_finished(folder);
+  return {std::make_shared<ShardSet>(train, tokenizer), std::make_shared<ShardSet>(val, tokenizer)};
 }
 
 bool tokenize_live(const DataConfig& config) {
@@ -110,15 +116,13 @@ Parts load_source(const SourceOptions& options, const fs::path& index_folder, Ba
 }
 
 Parts load_parts(const SourceOptions& options, const fs::path& index_folder, BadRecords& bad) {
-  if (options.data.holdout_by == "hash" || has_val_records(options.data))
-    return load_source(options, index_folder, bad);
-  if (options.data.holds_pairs()) throw usage_error("data.holdout_by: tail would cut pairs; use hash.");
+  if (!holds_out_tail(options.data)) return load_source(options, index_folder, bad);
   DataConfig whole = options.data;
   whole.holdout = 0;
-  const auto all =
-      load_source({whole, options.tasks, options.chat, options.tokenizer}, index_folder, bad).first;
-  const auto held_out = static_cast<uint64_t>(static_cast<double>(all->tokens()) * options.data.holdout);
-  const uint64_t cut = all->tokens() - held_out;
+  const Parts parts = load_source({whole, options.tasks, options.chat, options.tokenizer}, index_folder, bad);
+  if (parts.second->size() > 0) return parts;  // shards of which something was held out before
+  const auto& all = parts.first;
+  const uint64_t cut = tail_begin(options.data, all->tokens());
   return {std::make_shared<TokenRange>(all, 0, cut), std::make_shared<TokenRange>(all, cut, all->tokens())};
 }
 

@@ -170,7 +170,10 @@ std::string quoted(const std::string& name) {
   const bool plain = name.find_first_not_of(
                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                          "._-/+=@%:,") == name.npos;
-  return plain ? name : "'" + name + "'";
+  if (plain) return name;
+  std::string word = "'";
+  for (const char c : name) word += c == '\'' ? "'\\''" : std::string(1, c);
+  return word + "'";
 }
 
 }  // namespace

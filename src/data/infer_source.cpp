@@ -49,39 +49,71 @@ void look_at_records(DataConfig config, InferredSource& found) {
     }
 }
 
+/// What one file holds, by its first bytes.
+struct Look {
+  std::string source, holds;
+  bool json = false;
+};
+
+Look look_at(const fs::path& path, bool pairs, bool targets) {
+  if (is_folder(path) || path.extension() == ".shard") return {"shards", "tokenized shards"};
+  if (targets) return {"pairs", "sentences, and a second file their translations"};
+  const std::string head = head_of(path), marks = first_marks(head);
+  const bool json = opens_records(marks), parquet = head.starts_with("PAR1");
+  if (!pairs) {
+    if (parquet) return {"parquet", "a Parquet table"};
+    return json ? Look{"jsonl", "JSON records", true} : Look{"text", "plain text"};
+  }
+  const bool json_pairs = json || marks == "[[" || marks == "[\"";
+  if (json_pairs) return {"pairs", "pairs of sentences (JSON)", true};
+  if (has_columns(head) && !parquet) return {"pairs", "pairs of sentences (tab-separated)"};
+  throw data_error(
+      "a translator learns sentences and their translations, and '{}' holds {}. Write a sentence, a tab and "
+      "its translation in each line; or name two files, line by line: --data.train a.en --data.train_target "
+      "a.de; or JSON objects with data.source_field and data.target_field.",
+      path.string(), parquet ? "a Parquet table" : "lines without a tab");
+}
+
+/// Files that are not empty; a folder with shards of this part stands for them.
+std::vector<fs::path> filled_files(const std::vector<std::string>& patterns, const std::string& part) {
+  std::vector<fs::path> files;
+  for (const std::string& pattern : patterns) {
+    if (is_folder(pattern) && path_exists(fs::path(pattern) / (part + "-00000.shard"))) {
+      files.emplace_back(pattern);
+      continue;
+    }
+    for (const fs::path& path : expand_all({pattern}))
+      if (file_bytes(path) > 0) files.push_back(path);
+  }
+  return files;
+}
+
 }  // namespace
 
 bool holds_json_records(const fs::path& path) { return opens_records(first_marks(head_of(path))); }
 
 InferredSource infer_source(const DataConfig& config, bool pairs) {
-  for (const std::string& pattern : config.train)
-    if (is_folder(pattern) && path_exists(fs::path(pattern) / "train-00000.shard"))
-      return {"shards", "", "tokenized shards", pattern};
-  const std::vector<fs::path> paths = expand_all(config.train);
-  if (paths.empty()) return {pairs ? "pairs" : "text", "", "nothing", {}};
-  const auto filled = std::ranges::find_if(paths, [](const fs::path& path) { return file_bytes(path) > 0; });
-  InferredSource found{"text", "", "plain text", filled == paths.end() ? paths[0] : *filled};
-  if (found.file.extension() == ".shard") return {"shards", "", "tokenized shards", found.file};
-  if (!config.train_target.empty())
-    return {"pairs", "", "sentences, and a second file their translations", found.file};
-  const std::string head = head_of(found.file), marks = first_marks(head);
-  const bool json = opens_records(marks), parquet = head.starts_with("PAR1");
-  if (pairs) {
-    found.source = "pairs";
-    found.holds = json || marks == "[[" || marks == "[\"" ? "pairs of sentences (JSON)"
-                                                          : "pairs of sentences (tab-separated)";
-    if ((json || marks == "[[" || marks == "[\"" || has_columns(head)) && !parquet) return found;
-    throw data_error(
-        "a translator learns sentences and their translations, and '{}' holds {}. Write a sentence, a tab "
-        "and "
-        "its translation in each line; or name two files, line by line: --data.train a.en "
-        "--data.train_target "
-        "a.de; or JSON objects with data.source_field and data.target_field.",
-        found.file.string(), parquet ? "a Parquet table" : "lines without a tab");
+  const std::vector<fs::path> train = filled_files(config.train, "train");
+  if (train.empty()) {
+    const std::vector<fs::path> empty = expand_all(config.train);
+    if (empty.empty()) return {pairs ? "pairs" : "text", "", "nothing", {}};
+    return {pairs ? "pairs" : "text", "", "plain text", empty[0]};
   }
-  if (parquet) found.source = "parquet";
-  if (json) found.source = "jsonl";
-  if (found.source != "text") look_at_records(config, found);
+  const Look look = look_at(train[0], pairs, !config.train_target.empty());
+  const auto demand_the_same = [&](const fs::path& path, bool targets, const char* setting) {
+    const Look other = look_at(path, pairs, targets);
+    if (other.source == look.source && other.json == look.json) return;
+    throw data_error(
+        "'{}' (data.train) looks like {}, and '{}' ({}) like {}. Name files of one kind, mix kinds with "
+        "data.mixture, or say with data.source what all of them are to be read as.",
+        train[0].string(), look.holds, path.string(), setting, other.holds);
+  };
+  for (size_t i = 1; i < train.size(); ++i)
+    demand_the_same(train[i], !config.train_target.empty(), "data.train");
+  for (const fs::path& path : filled_files(config.val, "val"))
+    demand_the_same(path, !config.val_target.empty(), "data.val");
+  InferredSource found{look.source, "", look.holds, train[0]};
+  if (found.source == "jsonl" || found.source == "parquet") look_at_records(config, found);
   return found;
 }
 

@@ -12,12 +12,12 @@ struct InferredSource {
   std::string source;  // data.source: text, jsonl, parquet, pairs or shards
   std::string format;  // of records: text, chat, question or choice; empty: unknown, or no records
   std::string holds;   // in words, such as "conversations (messages)"
-  fs::path file;       // the one that was looked into
+  fs::path file;       // the first of them
 };
 
-/// Looks into the first file that data.train names, and that is not empty; gzip and zstd are unpacked for it.
-/// `pairs`: the model translates, so that sentences and their translations are looked for; a data error where
-/// there are none.
+/// Looks into the files that data.train and data.val name, and that are not empty; gzip and zstd are unpacked
+/// for it. A data error where they are not of one kind. `pairs`: the model translates, so that sentences and
+/// their translations are looked for; a data error where there are none.
 InferredSource infer_source(const DataConfig& config, bool pairs);
 
 /// Whether a file holds JSON objects, one a line or as a list.

@@ -36,6 +36,8 @@ inline std::string_view text_of(simdjson::dom::element value, std::string_view f
   throw BadRecord{BadKind::kWrongType, fmt::format("'{}' is not a string", field)};
 }
 
+inline bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n\f\v") == text.npos; }
+
 inline simdjson::dom::array list_of(simdjson::dom::element value, std::string_view field) {
   simdjson::dom::array list;
   if (value.get(list) == simdjson::SUCCESS) return list;

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "data/json_messages.h"
 
 namespace tightloop {
@@ -6,13 +8,20 @@ namespace {
 
 namespace dom = simdjson::dom;
 
-// The first of these fields that says something; nothing without one.
-std::optional<dom::element> first_of(dom::object record, std::initializer_list<std::string_view> names) {
+// What these fields, names of one thing, say; nothing where none of them does. data.ignore_fields leaves
+// some out.
+std::optional<dom::element> said_in(dom::object record, const DataConfig& config,
+                                    std::initializer_list<std::string_view> names) {
+  std::optional<dom::element> said;
   for (const std::string_view name : names) {
     dom::element value;
-    if (record.at_key(name).get(value) == simdjson::SUCCESS && !says_nothing(value)) return value;
+    if (record.at_key(name).get(value) != simdjson::SUCCESS || says_nothing(value) ||
+        std::ranges::count(config.ignore_fields, name) > 0)
+      continue;
+    if (said && simdjson::minify(*said) != simdjson::minify(value)) refuse_field("the record", name);
+    if (!said) said = value;
   }
-  return {};
+  return said;
 }
 
 bool has_any(dom::object record, std::initializer_list<std::string_view> names) {
@@ -21,8 +30,9 @@ bool has_any(dom::object record, std::initializer_list<std::string_view> names) 
   return false;
 }
 
-dom::element answer_of(dom::object record, std::initializer_list<std::string_view> names) {
-  if (const auto answer = first_of(record, names)) return *answer;
+dom::element answer_of(dom::object record, const DataConfig& config,
+                       std::initializer_list<std::string_view> names) {
+  if (const auto answer = said_in(record, config, names)) return *answer;
   throw BadRecord{BadKind::kEmpty, "the answer is empty"};
 }
 
@@ -34,31 +44,33 @@ void add_history(dom::element history, std::vector<Message>& messages) {
       throw BadRecord{BadKind::kWrongType, "a turn of 'history' is not a question and its answer"};
     messages.push_back({Role::kUser, text_of(pair.at(0).value_unsafe(), "history")});
     messages.push_back({Role::kAssistant, text_of(pair.at(1).value_unsafe(), "history")});
-    if (messages.back().text.empty()) throw BadRecord{BadKind::kEmpty, "an answer in 'history' is empty"};
+    if (is_blank(messages.back().text)) throw BadRecord{BadKind::kEmpty, "an answer in 'history' is empty"};
   }
 }
 
-void read_instruction(dom::object record, std::string& joined, std::vector<Message>& messages) {
-  if (const auto history = first_of(record, {"history"})) add_history(*history, messages);
-  const auto instruction = first_of(record, {"instruction"});
-  const auto input = first_of(record, {"input", "context"});
+void read_instruction(dom::object record, const DataConfig& config, std::string& joined,
+                      std::vector<Message>& messages) {
+  if (const auto history = said_in(record, config, {"history"})) add_history(*history, messages);
+  const auto instruction = said_in(record, config, {"instruction"});
+  const auto input = said_in(record, config, {"input", "context"});
   joined.clear();
   if (instruction) joined = text_of(*instruction, "instruction");
   if (input) (joined += instruction ? "\n" : "") += text_of(*input, "input");
   if (joined.empty()) throw BadRecord{BadKind::kEmpty, "the instruction is empty"};
   messages.push_back({Role::kUser, joined});
-  messages.push_back({Role::kAssistant, text_of(answer_of(record, {"output", "response"}), "output")});
+  messages.push_back(
+      {Role::kAssistant, text_of(answer_of(record, config, {"output", "response"}), "output")});
 }
 
 void read_prompt(dom::object record, const DataConfig& config, std::vector<Message>& messages) {
-  const auto prompt = first_of(record, {"prompt"});
+  const auto prompt = said_in(record, config, {"prompt"});
   if (!prompt) throw BadRecord{BadKind::kEmpty, "the prompt is empty"};
   if (prompt->is_array()) {
     add_turns(*prompt, config, messages);
   } else {
     messages.push_back({Role::kUser, text_of(*prompt, "prompt")});
   }
-  const dom::element answer = answer_of(record, {"completion", "response"});
+  const dom::element answer = answer_of(record, config, {"completion", "response"});
   if (answer.is_array()) {
     add_turns(answer, config, messages);
   } else {
@@ -80,10 +92,10 @@ AnswerShape answer_shape(dom::object record) {
 void read_answer(dom::object record, AnswerShape shape, const DataConfig& config, std::string& joined,
                  std::vector<Message>& messages) {
   demand_known_fields(record, shape == AnswerShape::kPrompt ? "prompt" : "instruction", config);
-  if (const auto system = first_of(record, {"system", "system_prompt"}))
+  if (const auto system = said_in(record, config, {"system", "system_prompt"}))
     messages.push_back({Role::kSystem, text_of(*system, "system")});
   if (shape == AnswerShape::kInstruction) {
-    read_instruction(record, joined, messages);
+    read_instruction(record, config, joined, messages);
   } else {
     read_prompt(record, config, messages);
   }

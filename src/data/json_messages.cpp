@@ -18,12 +18,6 @@ bool holds(const Names& names, std::string_view name) {
   return std::ranges::find(names, name) != std::ranges::end(names);
 }
 
-[[noreturn]] void refuse_field(std::string_view where, std::string_view name) {
-  throw BadRecord{BadKind::kUnknownField,
-                  fmt::format("{} has the field '{}', which would be lost; data.ignore_fields can name it",
-                              where, name.substr(0, 40))};
-}
-
 Role role_of(std::string_view name) {
   static constexpr std::array<std::pair<std::string_view, Role>, 11> kRoles{{{"system", Role::kSystem},
                                                                              {"developer", Role::kSystem},
@@ -70,12 +64,18 @@ void add_parts(Role role, dom::array parts, const DataConfig& config, std::vecto
 
 }  // namespace
 
+void refuse_field(std::string_view where, std::string_view name) {
+  throw BadRecord{BadKind::kUnknownField,
+                  fmt::format("{} has the field '{}', which would be lost; data.ignore_fields can name it",
+                              where, name.substr(0, 40))};
+}
+
 bool says_nothing(dom::element value) {
   std::string_view text;
   dom::array list;
   dom::object object;
   if (value.is_null()) return true;
-  if (value.get(text) == simdjson::SUCCESS) return text.empty();
+  if (value.get(text) == simdjson::SUCCESS) return is_blank(text);
   if (value.get(list) == simdjson::SUCCESS) return list.size() == 0;
   return value.get(object) == simdjson::SUCCESS && object.size() == 0;
 }
@@ -105,7 +105,7 @@ void add_turns(dom::element value, const DataConfig& config, std::vector<Message
     }
     if (role != Role::kAssistant) continue;
     if (std::all_of(messages.begin() + first, messages.end(),
-                    [](const Message& m) { return m.text.empty(); }))
+                    [](const Message& m) { return is_blank(m.text); }))
       throw BadRecord{BadKind::kEmpty, "an answer of the assistant is empty"};
   }
 }

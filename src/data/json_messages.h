@@ -13,7 +13,9 @@ namespace tightloop {
 void read_messages(simdjson::dom::element value, const DataConfig& config, std::vector<Message>& messages);
 /// The same for a part of one: nobody needs to answer in it.
 void add_turns(simdjson::dom::element value, const DataConfig& config, std::vector<Message>& messages);
-/// Whether a field is null or empty.
+/// Throws BadRecord for a field whose meaning would be lost.
+[[noreturn]] void refuse_field(std::string_view where, std::string_view name);
+/// Whether a field is null, empty or white space.
 bool says_nothing(simdjson::dom::element value);
 
 /// Of the answer that stands last: GSM8K's <<48/2=24>> becomes code that the assistant runs and what comes

@@ -108,7 +108,7 @@ class JsonContents {
     const std::string_view question =
         text_of(field_of(object, config_.question_field), config_.question_field);
     const std::string_view answer = text_of(field_of(object, config_.answer_field), config_.answer_field);
-    if (question.empty() || answer.empty())
+    if (is_blank(question) || is_blank(answer))
       throw BadRecord{BadKind::kEmpty, "the question or the answer is empty"};
     scratch.messages.push_back({Role::kUser, question});
     scratch.messages.push_back({Role::kAssistant, answer});

@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "data/mixture.h"
 #include "data/shard_writer.h"
+#include "data/tail.h"
 #include "data/tokenize.h"
 
 namespace tightloop {
@@ -23,7 +24,7 @@ constexpr const char* kState = "prepare.json";
 
 struct State {
   std::string key;
-  uint64_t stage = 0;    // 0: files to learn from, 1: files to evaluate on, 2: done
+  uint64_t stage = 0;    // 0: files to learn from, 1: files to evaluate on, or the tail to cut off, 2: done
   uint64_t records = 0;  // of this stage that are in finished shards
   PrepareProgress totals;
   BadRecords bad;  // among those records
@@ -61,13 +62,15 @@ State read_state(const fs::path& path) {
   }
 }
 
-/// How far a folder is; a new one is at the start.
+/// How far a folder is; a new one is at the start, and so is one without a finished shard.
 State state_of(const fs::path& folder, const std::string& key) {
   const fs::path path = folder / kState;
-  State state;
-  state.key = key;
-  if (path_exists(path)) state = read_state(path);
+  State start;
+  start.key = key;
+  if (!path_exists(path)) return start;
+  State state = read_state(path);
   if (state.key == key) return state;
+  if (state.totals.shards == 0) return start;
   throw data_error(
       "'{}' holds shards of other files, settings or another tokenizer. Choose another folder, or remove it.",
       folder.string());
@@ -131,11 +134,9 @@ class Shards {
       : options_(options), tokenizer_(tokenizer), vocab_size_(vocab_size) {}
 
   void open(uint64_t number) {
-    const auto name = [&](const char* part) {
-      return options_.folder / fmt::format("{}-{:05}.shard", part, number);
-    };
-    train_ = std::make_unique<ShardWriter>(name("train"), vocab_size_, tokenizer_);
-    val_ = std::make_unique<ShardWriter>(name("val"), vocab_size_, tokenizer_);
+    const fs::path& folder = options_.folder;
+    train_ = std::make_unique<ShardWriter>(shard_path(folder, "train", number), vocab_size_, tokenizer_);
+    val_ = std::make_unique<ShardWriter>(shard_path(folder, "val", number), vocab_size_, tokenizer_);
   }
   bool full() const { return train_->tokens() + val_->tokens() >= options_.shard_tokens; }
   bool empty() const { return train_->documents() + val_->documents() == 0; }
@@ -181,6 +182,14 @@ std::string hashed_text(const std::string& name, Section section) {
 
 }  // namespace
 
+void require_finished(const fs::path& folder) {
+  const fs::path path = folder / kState;
+  if (path_exists(path) && read_state(path).stage < 2)
+    throw data_error(
+        "'{}' holds a part of the data: its preparation was not finished. Run the same prepare again.",
+        folder.string());
+}
+
 uint64_t prepare_key(const SourceOptions& options) {
   DataConfig data = options.data;
   // How the work is shared out does not change what comes of it.
@@ -194,6 +203,7 @@ uint64_t prepare_key(const SourceOptions& options) {
   std::string all = hashed_text("data", data) + hashed_text("tasks", options.tasks) +
                     hashed_text("chat", options.chat) + hex64(options.tokenizer.fingerprint());
   if (options.target_tokenizer) all += hex64(options.target_tokenizer->fingerprint());
+  if (holds_out_tail(options.data)) all += fmt::format("tail, of rows of {}\n", options.data.seq_len);
   if (!data.generated()) {
     for (const auto& patterns : {data.train, data.val, data.train_target, data.val_target})
       for (const fs::path& path : expand_all(patterns))
@@ -220,16 +230,20 @@ PrepareReport prepare(const SourceOptions& options, const PrepareOptions& prepar
   report.bad = BadRecords(options.data.on_bad_record == "fail");
   report.bad.merge(state.bad);
   if (report.finished) return report;
-  if (!path_exists(state_path)) save_tokenizers(options, prepare.folder);
+  const auto write_state = [&] { write_file_whole(state_path, to_json(state).dump(2)); };
+  if (state.totals.shards == 0) {
+    save_tokenizers(options, prepare.folder);
+    write_state();  // before the first shard: whoever finds that is told that there is more to come
+  }
 
   Shards shards(prepare, tokens_fingerprint(options), vocab_size_of(options));
   shards.open(state.totals.shards);
   const auto renderer = make_renderer(options);
-  const bool has_val_files = has_val_records(options.data);
+  const bool has_val_files = has_val_records(options.data), tail = holds_out_tail(options.data);
   bool stopped = false;
   for (; state.stage < 2 && !stopped; ++state.stage, state.records = 0) {
     if (state.stage == 1 && !has_val_files) continue;
-    const double val_share = state.stage == 1 ? 1 : has_val_files ? 0 : options.data.holdout;
+    const double val_share = state.stage == 1 ? 1 : has_val_files || tail ? 0 : options.data.holdout;
     auto sink = std::make_unique<SplitSink>(shards.train(), shards.val(), val_share, 0);
     const auto reader = open_records(options, state.stage == 1);
     const TokenizeOptions tokenizing{static_cast<int>(options.data.tokenizer_threads),
@@ -245,7 +259,7 @@ PrepareReport prepare(const SourceOptions& options, const PrepareOptions& prepar
         state.records = seen;
         state.totals.records = before + seen;
         state.bad = report.bad;
-        write_file_whole(state_path, to_json(state).dump(2));
+        write_state();
         shards.open(state.totals.shards);
         sink = std::make_unique<SplitSink>(shards.train(), shards.val(), val_share, 0);
       }
@@ -271,9 +285,14 @@ PrepareReport prepare(const SourceOptions& options, const PrepareOptions& prepar
   refuse_too_many_bad(options.data, report.bad,
                       (now.train_documents + now.val_documents) / (options.data.holds_pairs() ? 2 : 1));
   if (!shards.empty() || state.totals.shards == 0) shards.finish(state.totals);
-  state.stage = 2;
   state.bad = report.bad;
-  write_file_whole(state_path, to_json(state).dump(2));
+  if (tail) {
+    state.stage = 1, state.records = 0;
+    write_state();
+    cut_tail(prepare.folder, tail_begin(options.data, state.totals.train_tokens), state.totals);
+  }
+  state.stage = 2;
+  write_state();
   report.totals = state.totals;
   report.finished = true;
   return report;

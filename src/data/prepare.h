@@ -39,6 +39,10 @@ struct PrepareReport {
 /// folder/mixture.yaml has the settings that mix them as before.
 PrepareReport prepare(const SourceOptions& options, const PrepareOptions& prepare);
 
+/// A data error for a folder of shards whose preparation was stopped or refused before its end. One that
+/// prepare() did not make is good.
+void require_finished(const fs::path& folder);
+
 /// What decides the contents of prepared shards: settings, the files' names, sizes and times, and the
 /// tokenizer.
 uint64_t prepare_key(const SourceOptions& options);

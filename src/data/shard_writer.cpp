@@ -1,5 +1,7 @@
 #include "data/shard_writer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <system_error>
@@ -9,6 +11,10 @@
 #include "core/hash.h"
 
 namespace tightloop {
+
+fs::path shard_path(const fs::path& folder, const std::string& part, uint64_t number) {
+  return folder / fmt::format("{}-{:05}.shard", part, number);
+}
 
 ShardWriter::ShardWriter(fs::path path, int64_t vocab_size, uint64_t tokenizer)
     : path_(std::move(path)), partial_(partial_path(path_)) {

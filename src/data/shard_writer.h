@@ -12,6 +12,9 @@
 
 namespace tightloop {
 
+/// folder/train-00000.shard
+fs::path shard_path(const fs::path& folder, const std::string& part, uint64_t number);
+
 /// Writes one shard, document by document. The file appears under its name when finish() returns, or not at
 /// all.
 class ShardWriter : public DocumentSink {

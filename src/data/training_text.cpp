@@ -7,13 +7,36 @@
 #include "data/held_out.h"
 #include "data/render.h"
 #include "data/source.h"
+#include "data/tail.h"
 #include "data/toy_pairs.h"
 
 namespace tightloop {
 
+namespace {
+
+/// Of the records before the tail.
+uint64_t bytes_before_tail(const DataConfig& config) {
+  uint64_t bytes = 0;
+  RecordBatch batch;
+  for (const auto reader = make_reader(config, /*val=*/false); reader->read(batch, 256, 1 << 20);
+       batch.clear()) {
+    throw_if_interrupted();
+    for (size_t i = 0; i < batch.size(); ++i) bytes += batch[i].bytes.size();
+  }
+  return static_cast<uint64_t>(static_cast<double>(bytes) * (1 - config.holdout));
+}
+
+/// The first `size` bytes, without a part of a character at their end.
+std::string_view whole_characters_of(std::string_view bytes, size_t size) {
+  while (size > 0 && (static_cast<uint8_t>(bytes[size]) & 0xc0) == 0x80) --size;
+  return bytes.substr(0, size);
+}
+
+}  // namespace
+
 TrainingText::TrainingText(const DataConfig& config, const TasksConfig& tasks, PairSide side)
     : side_(side),
-      val_share_(config.val.empty() && config.holdout_by == "hash" ? config.holdout : 0),
+      val_share_(config.val.empty() && !holds_out_tail(config) ? config.holdout : 0),
       bad_(config.on_bad_record == "fail") {
   if (config.source == "tasks") {
     reader_ = make_question_reader(training_questions(tasks));
@@ -26,6 +49,7 @@ TrainingText::TrainingText(const DataConfig& config, const TasksConfig& tasks, P
              config.source == "pairs") {
     if (config.train.empty()) throw usage_error("data.train names no file to learn from.");
     reader_ = make_reader(config, /*val=*/false);
+    if (holds_out_tail(config)) left_ = bytes_before_tail(config);
     if (config.source == "pairs")
       of_pair_ = make_pair_texts(config, pairs_are_json(config));
     else if (config.source != "text")
@@ -51,7 +75,14 @@ bool TrainingText::next(std::string& text) {
       at_ = 0;
       if (!reader_->read(batch_, /*records=*/256, /*bytes=*/1 << 20)) return false;
     }
-    const Record record = batch_[at_++];
+    Record record = batch_[at_++];
+    if (record.bytes.size() > left_) {  // the tail begins in it
+      record.bytes = of_json_ ? std::string_view() : whole_characters_of(record.bytes, left_);
+      left_ = 0;
+      if (record.bytes.empty()) return false;
+    } else {
+      left_ -= record.bytes.size();
+    }
     if (record.bad == BadKind::kNone) {
       if (record.first) held_out_ = is_held_out(record.bytes, val_share_);
       if (held_out_) continue;

@@ -15,7 +15,8 @@ namespace tightloop {
 enum class PairSide { kBoth, kSource, kTarget };
 
 /// The plain texts of the train part, one after the other: what a tokenizer of one's own is trained on. Of
-/// conversations, the words of all turns. Held-out documents are left out.
+/// conversations, the words of all turns. Held-out documents are left out; of a held-out tail, as large
+/// a fraction of the bytes.
 class TrainingText {
  public:
   /// Sources without texts (shards) are a usage error that says what to do.
@@ -37,6 +38,7 @@ class TrainingText {
   const PairSide side_;
   std::string translation_;  // of the source that was given out last, still to come
   double val_share_;
+  uint64_t left_ = ~uint64_t{0};  // bytes before a held-out tail
   RecordBatch batch_;
   size_t at_ = 0;
   bool held_out_ = false;  // the document whose pieces are coming

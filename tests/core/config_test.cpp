@@ -46,6 +46,13 @@ TEST(Config, ReadsYamlIntoTheStruct) {
   EXPECT_EQ(bound.other.steps, 10) << "a section without keys keeps its defaults";
 }
 
+TEST(Config, ASettingWithoutAValueIsRefusedAtTheTopAndInItsSection) {
+  for (const char* yaml : {"part:\n  steps:\n", "part.steps:\n", "rate-of-it:\n", "prat:\n"}) {
+    Bound bound;
+    error_of(ExitCode::kUsage, [&] { bound.config.load_text(yaml, "t"); });
+  }
+}
+
 TEST(Config, CommandLineTakesBothForms) {
   Bound bound;
   bound.config.apply({"--part.steps", "7", "--other.mode=slow", "--part.files=p,q", "--rate-of-it", "0.5"});

@@ -18,13 +18,14 @@ const ByteTokenizer& answers_tokenizer() {
   return instance;
 }
 
-Rendered rendered_answer(std::string text, const std::string& format) {
+Rendered rendered_answer(std::string text, const std::string& format,
+                         const std::vector<std::string>& ignored = {}) {
   text.reserve(text.size() + kRecordPadding);
   Record record;
   record.bytes = text;
   Rendered out;
   DataConfig data;
-  data.format = format;
+  data.format = format, data.ignore_fields = ignored;
   make_json_renderer(data, answers_tokenizer(),
                      std::make_shared<ChatTemplate>(ChatConfig(), answers_tokenizer()))
       ->render(record, out);
@@ -77,6 +78,44 @@ TEST(Answers, ThatCannotBeLearnedAreBadRecords) {
     EXPECT_EQ(out.bad, kind) << record << out.why;
     EXPECT_NE(out.why.find(word), std::string::npos) << record << out.why;
   }
+}
+
+TEST(Answers, FieldsCanBeLeftOutByName) {
+  for (const char* record :
+       {R"({"instruction":"Hi","output":"yo","system":"S","history":[["a","b"]],"input":"x"})",
+        R"({"prompt":"Hi","completion":"yo","system":"S"})"}) {
+    const Rendered out = rendered_answer(record, "auto", {"system", "history", "input"});
+    EXPECT_EQ(answers_tokenizer().decode(out.ids), turn("user", "Hi") + turn("assistant", "yo")) << record;
+  }
+}
+
+TEST(Answers, TwoNamesOfOneThingMustSayTheSame) {
+  const std::string yo = turn("user", "Hi") + turn("assistant", "yo");
+  const std::vector<std::tuple<std::string, std::string, std::string>> cases{
+      {R"({"instruction":"Hi","output":"yo","response":"no"})", "response", yo},
+      {R"({"instruction":"Hi","output":"no","response":"yo"})", "output", yo},
+      {R"({"prompt":"Hi","completion":"yo","response":"no"})", "response", yo},
+      {R"({"instruction":"Hi","input":"a","context":"b","output":"yo"})", "context",
+       turn("user", "Hi\na") + turn("assistant", "yo")},
+      {R"({"prompt":"Hi","completion":"yo","system":"S","system_prompt":"T"})", "system_prompt",
+       turn("system", "S") + yo}};
+  for (const auto& [record, ignored, expected] : cases) {
+    const Rendered bad = rendered_answer(record, "auto");
+    EXPECT_EQ(bad.bad, BadKind::kUnknownField) << record;
+    EXPECT_NE(bad.why.find("data.ignore_fields"), std::string::npos) << bad.why;
+    EXPECT_EQ(answers_tokenizer().decode(rendered_answer(record, "auto", {ignored}).ids), expected) << record;
+  }
+  for (const char* record : {R"({"instruction":"Hi","output":"yo","response":"yo"})",
+                             R"({"instruction":"Hi","output":" \n","response":"yo"})"})
+    EXPECT_EQ(answers_tokenizer().decode(rendered_answer(record, "auto").ids), yo) << record;
+}
+
+TEST(Answers, OfWhiteSpaceAreEmptyInEveryFormat) {
+  for (const char* record :
+       {R"({"instruction":"Hi","output":" \n"})", R"({"prompt":"Hi","completion":"\t"})",
+        R"({"instruction":"Hi","output":"yo","history":[["a"," "]]})", R"({"question":"Hi","answer":" "})",
+        R"({"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":" \n"}]})"})
+    EXPECT_EQ(rendered_answer(record, "auto").bad, BadKind::kEmpty) << record;
 }
 
 TEST(Answers, AnUnknownShapeNamesItsFieldsAndThoseThatAreKnown) {

@@ -63,6 +63,20 @@ TEST(CheckData, CountsWhatTrainingWouldSee) {
   EXPECT_EQ(shards.train.rows, check.train.rows);
 }
 
+TEST(CheckData, CountsTheTailThatTrainingHoldsOut) {
+  Talk it;
+  it.data.holdout_by = "tail", it.data.holdout = 0.3;
+  const DataCheck check = check_data(it.source());
+  const Dataset dataset = load_dataset(it.data, it.tasks, it.tokenizer, it.chat);
+  for (const auto& [documents, part] : {std::pair{dataset.train, check.train}, {dataset.val, check.val}}) {
+    EXPECT_EQ(part.documents, documents->size());
+    EXPECT_EQ(part.tokens, documents->tokens());
+    std::vector<uint8_t> mask(documents->tokens());
+    EXPECT_EQ(part.supervised, documents->read_mask(0, mask.size(), mask.data()));
+    EXPECT_EQ(part.rows, Loader(documents, loader_options(it.data)).plan().rows());
+  }
+}
+
 // "one of text, jsonl, ..." of the setting itself.
 std::vector<std::string> all_sources() {
   DataConfig config;
@@ -105,7 +119,7 @@ TEST(CheckData, EverySourceIsCheckedLoadedAndPreparedOrExplained) {
     }
     const DataCheck check = check_data(it.source());
     const Dataset dataset = load();
-    EXPECT_EQ(check.train.documents, dataset.train->size());
+    EXPECT_EQ(check.train.documents, dataset.train->size() / (it.data.holds_pairs() ? 2 : 1));
     EXPECT_EQ(check.train.tokens, dataset.train->tokens());
     if (it.data.holds_pairs()) {
       PairOptions options;

@@ -73,6 +73,22 @@ TEST(Dataset, TheTailOfTheStreamCanBeHeldOut) {
   }
 }
 
+TEST(Dataset, AHeldOutTailHasTwoRows) {
+  TempFolder folder;
+  testing::write_file(folder / "a.txt", std::string(2000, 'a'));
+  DataConfig config;
+  config.train = {(folder / "a.txt").string()};
+  config.holdout_by = "tail", config.seq_len = 100;
+  const auto held_out = [&] { return load_dataset(config, {}, ByteTokenizer()).val->tokens(); };
+  EXPECT_EQ(held_out(), 201u);
+  config.seq_len = 1000;  // but not most of the text
+  EXPECT_EQ(held_out(), 600u);
+  config.seq_len = 10;
+  EXPECT_EQ(held_out(), 100u);
+  config.holdout = 0;
+  EXPECT_EQ(held_out(), 0u);
+}
+
 TEST(Dataset, OwnValFilesHoldNothingOut) {
   TempFolder folder;
   testing::write_file(folder / "train.txt", "one\n\ntwo\n");

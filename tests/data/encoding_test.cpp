@@ -75,6 +75,11 @@ TEST(Encoding, IsGuessedFromTheBytes) {
   EXPECT_EQ(likely_encoding(noise).name, "binary data");
 }
 
+TEST(Encoding, TheCommandIsQuotedForTheShell) {
+  EXPECT_EQ(conversion({"GBK", "GB18030", ""}, "it's.txt"),
+            "Convert it: iconv -f GB18030 -t UTF-8 'it'\\''s.txt' > 'it'\\''s.utf8.txt'");
+}
+
 class OtherEncodings : public ::testing::Test {
  protected:
   DataConfig write(const std::string& name, const std::string& bytes) {

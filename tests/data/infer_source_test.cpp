@@ -77,6 +77,29 @@ TEST_F(InferSource, AnEmptyFileIsPassedOverAndAFolderOfShardsIsKnown) {
   EXPECT_EQ(infer_source(data, false).source, "shards");
 }
 
+TEST_F(InferSource, FilesOfDifferentKindsAreRefused) {
+  write_file_whole(folder_ / "a.txt", "Once upon a time");
+  write_file_whole(folder_ / "a.jsonl", R"({"text":"a"})");
+  write_file_whole(folder_ / "a.tsv", "one\teins\n");
+  write_file_whole(folder_ / "pairs.json", R"([["one","eins"]])");
+  const std::string text = (folder_ / "a.txt").string(), json = (folder_ / "a.jsonl").string();
+  const auto refusal = [&](const std::vector<std::string>& train, const std::vector<std::string>& val,
+                           bool pairs = false) {
+    DataConfig data;
+    data.train = train, data.val = val;
+    return testing::error_of(ExitCode::kData, [&] { infer_source(data, pairs); });
+  };
+  for (const std::string& message : {refusal({text}, {json}), refusal({text, json}, {})}) {
+    EXPECT_NE(message.find(text), std::string::npos) << message;
+    EXPECT_NE(message.find(json), std::string::npos) << message;
+    EXPECT_NE(message.find("JSON records"), std::string::npos) << message;
+  }
+  refusal({(folder_ / "a.tsv").string()}, {(folder_ / "pairs.json").string()}, true);
+  DataConfig data;
+  data.train = data.val = {json};
+  EXPECT_EQ(infer_source(data, false).source, "jsonl");
+}
+
 TEST_F(InferSource, RecordsThatAreReadAsTextAreDoubted) {
   write_file_whole(folder_ / "a.txt", R"({"text":"a"})");
   DataConfig data;
@@ -86,6 +109,9 @@ TEST_F(InferSource, RecordsThatAreReadAsTextAreDoubted) {
   EXPECT_NE(doubts[0].find("--data.source jsonl"), std::string::npos) << doubts[0];
   data.source = "jsonl";
   EXPECT_TRUE(doubts_about_files(data).empty());
+  write_file_whole(folder_ / "b.txt", "Once upon a time");
+  data.source = "text", data.val = data.train, data.train = {(folder_ / "b.txt").string()};
+  EXPECT_EQ(doubts_about_files(data).size(), 1u);
 }
 
 }  // namespace

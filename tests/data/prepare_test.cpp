@@ -1,6 +1,7 @@
 #include "data/prepare.h"
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "core/hash.h"
 #include "data/byte_tokenizer.h"
@@ -126,6 +127,64 @@ TEST(Prepare, AnotherTaskInTheSameFolderIsRefused) {
   std::ofstream(it.folder / "out" / "prepare.json") << "{";
   it.chat.system_prompt = "";
   testing::error_of(ExitCode::kData, [&] { prepare(it.source(), {it.folder / "out", 20000, {}}); });
+}
+
+TEST(Prepare, AFolderThatIsNotFinishedIsNotTrainedOn) {
+  Case it;
+  const auto out = it.folder / "out";
+  prepare(it.source(), {out, 20000, [](const PrepareProgress& p) { return p.shards < 2; }});
+  ASSERT_TRUE(fs::exists(out / "train-00001.shard"));
+  DataConfig shards = it.data;
+  shards.source = "shards";
+  for (const fs::path& named : {out, out / "train-00000.shard"}) {
+    shards.train = {named.string()};
+    const std::string message =
+        testing::error_of(ExitCode::kData, [&] { load_dataset(shards, it.tasks, it.tokenizer, it.chat); });
+    EXPECT_NE(message.find("Run the same prepare again"), std::string::npos) << message;
+  }
+  prepare(it.source(), {out, 20000, {}});
+  load_dataset(shards, it.tasks, it.tokenizer, it.chat);
+  // Nothing is finished where the first shard is not: other settings may begin there.
+  const auto begun = it.folder / "begun";
+  prepare(it.source(), {begun, 20000, [](const PrepareProgress&) { return false; }});
+  it.chat.system_prompt = "other";
+  EXPECT_TRUE(prepare(it.source(), {begun, 20000, {}}).finished);
+  fs::remove(out / "prepare.json");  // as of somebody else's shards
+  load_dataset(shards, it.tasks, it.tokenizer, it.chat);
+}
+
+TEST(Prepare, TheTailThatTrainingHoldsOut) {
+  Case it(1000);
+  it.data.holdout_by = "tail";
+  for (const double holdout : {0.05, 0.6}) {
+    it.data.holdout = holdout;
+    const Dataset raw = load_dataset(it.data, it.tasks, it.tokenizer, it.chat);
+    const auto out = it.folder / fmt::format("out-{}", holdout);
+    auto report = prepare(it.source(), {out, 10000, {}});
+    EXPECT_GT(report.totals.shards, 3u);
+    const std::string wanted = contents(out);
+    // Stopped while the tail was moved: the shards are cut already, and the state does not say so.
+    auto state = nlohmann::json::parse(read_all(out / "prepare.json"));
+    state["stage"] = 1, state["train_tokens"] = report.totals.train_tokens + report.totals.val_tokens;
+    std::ofstream(out / "prepare.json") << state.dump();
+    report = prepare(it.source(), {out, 10000, {}});
+    EXPECT_TRUE(contents(out) == wanted);
+    EXPECT_EQ(report.totals.train_documents, raw.train->size());
+    EXPECT_EQ(report.totals.val_documents, raw.val->size());
+    DataConfig shards = it.data;
+    shards.source = "shards";
+    shards.train = {out.string()};
+    const Dataset prepared = load_dataset(shards, it.tasks, it.tokenizer, it.chat);
+    for (const auto& [a, b] : {std::pair{raw.train, prepared.train}, {raw.val, prepared.val}}) {
+      ASSERT_EQ(a->tokens(), b->tokens());
+      std::vector<int32_t> left(a->tokens()), right(left.size());
+      std::vector<uint8_t> left_mask(left.size()), right_mask(left.size());
+      a->read(0, left.size(), left.data()), b->read(0, right.size(), right.data());
+      a->read_mask(0, left.size(), left_mask.data()), b->read_mask(0, right.size(), right_mask.data());
+      EXPECT_EQ(left, right);
+      EXPECT_EQ(left_mask, right_mask);
+    }
+  }
 }
 
 TEST(Prepare, ValFilesAndTasks) {

@@ -46,6 +46,23 @@ TEST(TrainingText, HeldOutTextsAreLeftOutAndOtherSourcesRefused) {
   testing::error_of(ExitCode::kUsage, [&] { texts_of(config); });
 }
 
+TEST(TrainingText, AHeldOutTailIsLeftOut) {
+  TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 500; ++i) text += "\xc3\xa4";
+  std::ofstream(folder / "a.txt") << text << "\n\n" << text;
+  DataConfig config;
+  config.train = {(folder / "a.txt").string()};
+  config.holdout = 0.25, config.holdout_by = "tail";
+  EXPECT_EQ(texts_of(config), (std::vector<std::string>{text, text.substr(0, 500)}));
+  config.holdout = 0.2501;  // in the middle of a character
+  EXPECT_EQ(texts_of(config), (std::vector<std::string>{text, text.substr(0, 498)}));
+  config.holdout = 0.75;
+  EXPECT_EQ(texts_of(config), (std::vector<std::string>{text.substr(0, 500)}));
+  config.val = config.train;
+  EXPECT_EQ(texts_of(config).size(), 2u);
+}
+
 TEST(TrainingText, OfPairsItIsEitherSideOrBoth) {
   TempFolder folder;
   std::ofstream(folder / "a.tsv") << "one\teins\textra\nno tab\ntwo\tzwei\n";

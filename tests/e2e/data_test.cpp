@@ -58,7 +58,7 @@ TEST(DataVerb, PairsThatAreGeneratedAreCheckedShownAndHashed) {
                           "/configs/translate-toy.yaml' --tasks.questions 300 --tokenizer.vocab_size 100 ";
   const auto checked = run(folder.path(), "tightloop data check " + toy + "--json");
   ASSERT_EQ(checked.exit_code, 0) << checked.output;
-  EXPECT_EQ(nlohmann::json::parse(checked.output).at("train").at("documents"), 600);
+  EXPECT_EQ(nlohmann::json::parse(checked.output).at("train").at("documents"), 300);
   const auto shown = run(folder.path(), "tightloop data show " + toy + "--rows 3");
   ASSERT_EQ(shown.exit_code, 0) << shown.output;
   EXPECT_TRUE(contains(shown.output, "--- pair 2, ")) << shown.output;

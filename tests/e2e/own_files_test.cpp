@@ -158,6 +158,8 @@ TEST_F(OwnFiles, ThatCannotBeUsedSayWhy) {
     EXPECT_EQ(outcome.exit_code, 3) << outcome.output;
     EXPECT_TRUE(contains(outcome.output, "its fields are 'id', 'body'")) << outcome.output;
     EXPECT_TRUE(contains(outcome.output, "'instruction' and 'output'")) << outcome.output;
+    const std::string listed = "odd.jsonl:2";  // once
+    EXPECT_EQ(outcome.output.find(listed), outcome.output.rfind(listed)) << outcome.output;
   }
 }
 

@@ -90,5 +90,15 @@ TEST(OpenMpThreads, SpinOnlyForAMoment) {
   EXPECT_TRUE(contains(environment("export GOMP_SPINCOUNT=77; "), "\nGOMP_SPINCOUNT=77\n"));
 }
 
+TEST(OpenMpThreads, TheDynamicLoaderCanStartTheProgram) {
+  const TempFolder folder;
+  const std::string loader = "/lib64/ld-linux-x86-64.so.2";
+  if (!fs::exists(loader)) GTEST_SKIP() << "no " << loader;
+  const auto outcome = run(folder.path(), "unset GOMP_SPINCOUNT OMP_WAIT_POLICY; " + loader +
+                                              " '" TIGHTLOOP_BINARY_DIR "/tightloop' config data");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "data.train")) << outcome.output;
+}
+
 }  // namespace
 }  // namespace tightloop::testing
