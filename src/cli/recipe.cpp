@@ -91,6 +91,18 @@ void refuse_other_sizes(const std::string& parent, ModelConfig was, ModelConfig 
       parent, fmt::join(lines, "; "));
 }
 
+/// Nor from weights that another tokenizer's ids were learned with.
+void refuse_other_tokenizer(const std::string& from, const SavedModel& parent, const Recipe& recipe) {
+  const fs::path own = parent.tokenizer_path(), given = recipe.tokenizer.path;
+  if (own.empty() || given.empty() || own == given || recipe.model.translates()) return;
+  if (load_tokenizer(given)->fingerprint() == parent.tokenizer()->fingerprint()) return;
+  throw usage_error(
+      "the model in '{}' (train.init_from) was trained with another tokenizer than '{}': its weights stand "
+      "for "
+      "other tokens. Leave tokenizer.path out, and its own is taken over.",
+      from, given.string());
+}
+
 }  // namespace
 
 Recipe read_recipe(const std::string& file, const Settings& settings, std::vector<std::string>* notes) {
@@ -129,6 +141,7 @@ Recipe read_recipe(const std::string& file, const Settings& settings, std::vecto
   Recipe recipe = read_onto(std::move(underneath), /*whole=*/true);
   recipe.train.init_from = from;
   refuse_other_sizes(from, parent.recipe().model, recipe.model);
+  refuse_other_tokenizer(from, parent, recipe);
   return recipe;
 }
 

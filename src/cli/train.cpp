@@ -137,6 +137,11 @@ void train(const TrainArguments& options, const Settings& settings) {
   if (is_new) {
     recipe = read_recipe(options.file, settings, &about_recipe);
     require_files(recipe.data);
+    if (recipe.train.lr < 0 && recipe.train.init_from.empty())
+      throw usage_error(
+          "this recipe fine-tunes a model that is trained already: name a run, a checkpoint or a Hugging "
+          "Face "
+          "folder with --train.init_from. To train one from scratch there is configs/text.yaml.");
     unused = unused_settings(recipe);
     std::ranges::move(doubtful_settings(recipe), std::back_inserter(unused));
   }

@@ -161,12 +161,15 @@ class Search {
     ended_lengths_BK_ = pick(at::cat({ended_lengths_BK_, lengths}, 1), index);
     const auto histories = pick(ids_BKT_, from.slice(1, 0, K_));
     ended_ids_BKT_ = pick(at::cat({ended_ids_BKT_, histories}, 1), index);
-    done_B_ = done_B_ | (ended_scores_BK_ != kNever).all(1);
 
     // The likeliest others go on.
     const auto [live, chosen] = at::topk(sums.masked_fill(is_end, kNever), K_);
     sums_BK_ = live;
-    done_B_ = done_B_ | (live == kNever).all(1);  // a small vocabulary may leave nothing to follow
+    // A beam of ended ones is enough once the best that goes on, were it to end next, is no better than any
+    // of them. (Nothing to follow, kNever, is never better.)
+    const auto worst = ended_scores_BK_.select(1, K_ - 1);
+    const auto within_reach = live.select(1, 0) / length_divisor(t + 2, config_.length_penalty);
+    done_B_ = done_B_ | (within_reach <= worst);
     const auto parents = pick(from, chosen), next = pick(token, chosen);
     ids_BKT_ = pick(ids_BKT_, parents);
     ids_BKT_.select(2, t).copy_(next);

@@ -39,8 +39,9 @@ struct Translation {
 
 /// Translations of some sources as one batch, the best first. `sources` hold their begin and end tokens.
 ///
-/// A source is done when `beam` of its translations have ended: an end counts when it is among the `beam`
-/// likeliest continuations; the likeliest others are followed on. At the last token that its length allows
+/// A source is done when `beam` of its translations have ended and the best that is followed would be no
+/// better than any of them: an end counts when it is among the `beam` likeliest continuations; the likeliest
+/// others are followed on. At the last token that its length allows
 /// only the end is possible. Neither what else is in the batch nor the padding matters, up to rounding.
 /// Nothing is read back from the device but, every few tokens, which sources are done; those leave the batch.
 /// Random draws depend on the seed, `numbers[i]` and the position alone.

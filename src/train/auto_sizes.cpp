@@ -25,6 +25,7 @@ constexpr double kCpuSeconds = 15 * 60, kGpuSeconds = 60 * 60;  // that a run ma
 constexpr double kCoreFlops = 40e9;  // of a CPU core in training: half of what one with AVX-512 reaches
 constexpr double kGpuShare = 0.3;    // of its data sheet's products
 constexpr double kGpuFlops = 3e13;   // where there is no data sheet
+constexpr double kPairEpochs = 8;    // times those of text: pairs are few, and bear more
 
 struct Shape {
   int64_t layers, width, heads;
@@ -89,7 +90,8 @@ void settle_model(ModelConfig& model, const AutoSizes& sizes, const Config& conf
   const auto set = [&](const char* key, int64_t& field, int64_t value) {
     if (!config.given(std::string("model.") + key)) field = value;
   };
-  set("layers", model.layers, sizes.layers);
+  // A translator has an encoder of so many layers besides, and attention across.
+  set("layers", model.layers, model.translates() ? std::max<int64_t>(2, sizes.layers / 2) : sizes.layers);
   set("width", model.width, sizes.width);
   set("heads", model.heads, config.given("model.width") ? heads_for(model.width) : sizes.heads);
   model.preset.clear();
@@ -162,6 +164,13 @@ double choose_holdout(double tokens, int64_t seq_len) {
   return two_digits(std::clamp(kRows * static_cast<double>(seq_len) / tokens, 0.05, kMost));
 }
 
+double choose_finetune_lr(double parameters, bool adapters) {
+  // 2e-5 at a billion, 1e-4 at 64M, 8e-4 at 2M; adapters take ten times as much.
+  const double lr = 2e-5 * std::pow(1e9 / parameters, 0.6) * (adapters ? 10 : 1);
+  const double unit = std::pow(10, std::floor(std::log10(lr)));
+  return std::clamp(std::round(lr / unit) * unit, 1e-6, 1e-2);
+}
+
 bool has_auto_sizes(const Recipe& recipe) {
   return leaves_sizes_open(recipe) || recipe.data.holdout_by == "auto";
 }
@@ -179,7 +188,8 @@ std::string settle_sizes(Recipe& recipe, const Config& config) {
 
   const auto& path = recipe.tokenizer.path;
   const int64_t vocabulary = path.empty() ? recipe.tokenizer.vocab_size : load_tokenizer(path)->vocab_size();
-  const double tokens = facts.bytes / bytes_per_token(vocabulary);
+  const bool pairs = recipe.model.translates();
+  const double tokens = facts.bytes / bytes_per_token(vocabulary) / (pairs ? 2 : 1);  // of pairs: of a side
   if (data.holdout_by == "auto") {
     // A text may be one document, which a hash would hold out whole or not at all.
     data.holdout_by = data.source == "text" ? "tail" : "hash";
@@ -188,23 +198,27 @@ std::string settle_sizes(Recipe& recipe, const Config& config) {
   }
   if (!open) return {};
   ModelConfig model = recipe.model;
-  model.resolve(vocabulary, data.seq_len);
-  if (train.micro_batch == 0) {
+  pairs ? model.resolve_pair(vocabulary, vocabulary, data.seq_len) : model.resolve(vocabulary, data.seq_len);
+  if (!pairs && train.micro_batch == 0) {
     train.micro_batch = sizes.rows;
     fit_batch(recipe, model, device);
   }
   const double flops = flops_per_token(model, data.seq_len);
   if (train.steps == 0 && train.epochs == 0)
-    train.epochs = choose_epochs(facts, tokens, flops, sizes.most_epochs);
+    train.epochs = choose_epochs(facts, tokens, flops, sizes.most_epochs * (pairs ? kPairEpochs : 1));
   const int64_t rows = train.micro_batch * train.accumulate;
+  const int64_t step_tokens = pairs ? data.batch_tokens * train.accumulate : rows * data.seq_len;
   const double seen =
-      train.epochs > 0 ? train.epochs * tokens : static_cast<double>(train.steps * rows * data.seq_len);
+      train.epochs > 0 ? train.epochs * tokens : static_cast<double>(train.steps * step_tokens);
   const double seconds = seen * flops / facts.flops;
   return fmt::format(
-      "{} of text, about {} tokens: vocabulary {}, {} layers of {} ({} parameters), {} rows of {} tokens a "
-      "step, {}; {}{} on {}.",
-      bytes_text(facts.bytes), human_count(tokens), vocabulary, model.layers, model.width,
-      human_count(static_cast<double>(model_size(model).total)), rows, data.seq_len,
+      "{} of text, about {} tokens{}: vocabulary {}, {}{} layers of {} ({} parameters), {} a step, {}; {}{} "
+      "on "
+      "{}.",
+      bytes_text(facts.bytes), human_count(tokens), pairs ? " a side" : "", vocabulary,
+      pairs ? fmt::format("{} + ", model.encoder_layers) : "", model.layers, model.width,
+      human_count(static_cast<double>(model_size(model).total)),
+      pairs ? fmt::format("{} tokens", step_tokens) : fmt::format("{} rows of {} tokens", rows, data.seq_len),
       train.epochs > 0 ? fmt::format("{} epochs", train.epochs) : fmt::format("{} steps", train.steps),
       seconds < 60 ? "" : "about ", seconds < 60 ? "less than a minute" : human_seconds(seconds),
       facts.gpu ? "this GPU" : fmt::format("{} CPU cores", std::llround(facts.flops / kCoreFlops)));

@@ -31,6 +31,10 @@ double choose_epochs(const SizeFacts& facts, double tokens, double flops_per_tok
 /// The share of the text to hold out so that it fills a few rows: 0.05 unless there is little text.
 double choose_holdout(double tokens, int64_t seq_len);
 
+/// The peak learning rate that suits fine-tuning a model of so many parameters with AdamW, all of them or
+/// adapters; one digit.
+double choose_finetune_lr(double parameters, bool adapters);
+
 /// Whether a recipe leaves a size to be chosen: model.preset auto, data.holdout_by auto, or 0 for
 /// tokenizer.vocab_size, data.seq_len, train.micro_batch, train.steps without train.epochs.
 bool has_auto_sizes(const Recipe& recipe);

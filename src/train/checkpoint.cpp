@@ -157,11 +157,14 @@ void save_checkpoint(const fs::path& checkpoints, int64_t step, const NamedTenso
   remove_old_checkpoints(checkpoints, step, keep, best);
 }
 
-void remove_old_checkpoints(const fs::path& checkpoints, int64_t newest, int64_t keep, int64_t best) {
+void remove_old_checkpoints(const fs::path& checkpoints, int64_t newest, int64_t keep, int64_t best,
+                            int64_t replaced) {
   std::vector<int64_t> steps;
   try_to([&] { steps = checkpoint_steps(checkpoints); });
   // Later ones could not be read when the run was resumed: they are no reason to drop others.
   std::erase_if(steps, [&](int64_t step) { return step > newest; });
+  if (replaced != newest && replaced != best && std::erase(steps, replaced) > 0)
+    try_to([&] { remove_checkpoint(checkpoints, replaced); });
   for (size_t i = 0; keep > 0 && i + keep < steps.size(); ++i)
     if (steps[i] != best) try_to([&] { remove_checkpoint(checkpoints, steps[i]); });
 }

@@ -28,9 +28,9 @@ void save_checkpoint(const std::filesystem::path& checkpoints, int64_t step, con
                      const nlohmann::json& metadata = nlohmann::json::object(), int64_t best = 0);
 
 /// The retention of save_checkpoint by itself, for those who save with `keep` 0 and first want to know more.
-/// `newest` is the step that was saved last.
+/// `newest` is the step that was saved last; `replaced` goes whatever `keep` says, unless it is the best.
 void remove_old_checkpoints(const std::filesystem::path& checkpoints, int64_t newest, int64_t keep,
-                            int64_t best = 0);
+                            int64_t best = 0, int64_t replaced = 0);
 
 /// Replaces the metadata of a checkpoint, all at once: what became known after it was saved.
 void update_metadata(const std::filesystem::path& checkpoints, int64_t step, const nlohmann::json& metadata);

@@ -21,14 +21,14 @@ void prefer_command_line(TrainConfig& train, const Config& config) {
     throw usage_error("--train.steps and --train.epochs both say how long to train: give one of the two.");
   if (epochs) train.steps = 0;
   if (steps) train.epochs = 0;
-  const bool warmup = gave(config, "train.warmup_steps", static_cast<double>(train.warmup_steps)),
-             ratio = gave(config, "train.warmup_ratio", train.warmup_ratio);
-  if (warmup && ratio)
+  // Of a warm-up, 0 says that there is none.
+  const bool warmup = config.commanded("train.warmup_steps"), ratio = config.commanded("train.warmup_ratio");
+  if (warmup && ratio && train.warmup_steps > 0 && train.warmup_ratio > 0)
     throw usage_error(
         "--train.warmup_steps and --train.warmup_ratio both say how long the warm-up is: give one of the "
         "two.");
-  if (ratio) train.warmup_steps = 0;
-  if (warmup) train.warmup_ratio = 0;
+  if (ratio && !warmup) train.warmup_steps = 0;
+  if (warmup && !ratio) train.warmup_ratio = 0;
 }
 
 int64_t steps_of_epochs(double epochs, uint64_t epoch_samples, int64_t step_samples, int64_t done,

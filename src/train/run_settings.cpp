@@ -131,9 +131,9 @@ const std::set<std::string>& settings_that_may_change() {
       // What is learned by the same weights: rates, schedule, regularization.
       "model.dropout", "model.balance_coef", "train.steps", "train.epochs", "train.loss_norm",
       "train.label_smoothing", "train.smoothing", "train.z_loss", "train.lr", "train.schedule",
-      "train.warmup_steps", "train.warmup_ratio", "train.min_lr", "train.decay_fraction", "train.weight_decay",
-      "train.decay_vectors", "train.beta1", "train.beta2", "train.eps", "train.clip", "train.matrix_lr",
-      "train.embedding_lr", "train.unembedding_lr", "train.scalar_lr", "train.lr_scale",
+      "train.warmup_steps", "train.warmup_ratio", "train.min_lr", "train.decay_fraction",
+      "train.weight_decay", "train.decay_vectors", "train.beta1", "train.beta2", "train.eps", "train.clip",
+      "train.matrix_lr", "train.embedding_lr", "train.unembedding_lr", "train.scalar_lr", "train.lr_scale",
       "train.muon_weight_decay", "train.muon_decay_schedule", "train.muon_beta2", "train.muon_momentum",
       "train.muon_momentum_start", "train.muon_momentum_steps", "train.muon_momentum_end",
       // What is looked at, said and saved.

@@ -39,6 +39,23 @@ bool all_generated(const DataConfig& data) {
   return std::ranges::all_of(parse_mixture(data), [](const MixtureEntry& e) { return e.data.generated(); });
 }
 
+/// Entries that name their own files do not read those of data.train.
+void refuse_unused_files(const DataConfig& data, const std::vector<MixtureEntry>& entries,
+                         const Config& config) {
+  for (const auto& [key, files] :
+       {std::pair{"train", &DataConfig::train}, std::pair{"val", &DataConfig::val}}) {
+    const auto reads = [&](const MixtureEntry& e) {
+      return !e.data.generated() && e.data.*files == data.*files;
+    };
+    if (!config.commanded(fmt::format("data.{}", key)) || std::ranges::any_of(entries, reads)) continue;
+    throw usage_error(
+        "--data.{} names files, and the recipe has a mixture whose entries name their own, or none. Add them "
+        "to "
+        "it: --data.mixture 'name=mine source=auto {}={} weight=1', after the entries that stay.",
+        key, key, fmt::join(data.*files, ","));
+  }
+}
+
 /// Settings that make sense for what the program generates: short questions of a small alphabet.
 std::string drop_settings_of_generated(Recipe& recipe, const Config& config, const InferredSource& found) {
   DataConfig& data = recipe.data;
@@ -87,6 +104,7 @@ std::vector<std::string> settle_source(Recipe& recipe, const Config& config) {
   }
   if (!data.mixture.empty()) {
     const std::vector<MixtureEntry> entries = parse_mixture(data);
+    refuse_unused_files(data, entries, config);
     for (size_t i = 0; i < entries.size(); ++i) {
       if (entries[i].data.source != "auto") continue;
       const InferredSource found = infer_source(entries[i].data, pairs);

@@ -59,7 +59,12 @@ void TrainConfig::describe(Fields& fields) {
            "adamw; or muon: Muon for the matrices of the layers and AdamW for the rest, each with its own "
            "learning rate")
       .choices({"adamw", "muon"});
-  fields.add("lr", lr, "adamw: peak learning rate (schedule noam: its factor)").range(0, 1e6);
+  fields
+      .add("lr", lr,
+           "adamw: peak learning rate (schedule noam: its factor); -1: by the size of the model, for one "
+           "that is "
+           "trained already (train.init_from)")
+      .range(-1, 1e6);
   fields
       .add("schedule", schedule,
            "Learning-rate schedule after the warm-up (noam, minimind: of the whole run)")

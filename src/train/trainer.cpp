@@ -14,6 +14,8 @@
 #include "core/log.h"
 #include "core/random.h"
 #include "core/terminal.h"
+#include "model/model_size.h"
+#include "train/auto_sizes.h"
 #include "train/checkpoint.h"
 #include "train/device_speed.h"
 #include "train/memory_plan.h"
@@ -73,6 +75,7 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run) : Trainer(recipe, r
 
 Trainer::Trainer(const Recipe& recipe, const RunFolder& run, Processes& processes)
     : recipe_(recipe),
+      asked_(recipe.train),
       run_(run),
       processes_(processes),
       device_(training_device(recipe.train, processes.world() > 1 ? processes.local_rank() : -1)) {
@@ -84,6 +87,9 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, Processes& processe
   if (train.memory_limit > 0) device_.limit_memory(static_cast<int64_t>(train.memory_limit * (1 << 30)));
   if (!processes_.main()) processes_.barrier();  // the main one makes the tokenizer and the index first
   task_ = make_task(recipe_, run_, metadata_);
+  if (train.lr < 0)
+    recipe_.train.lr =
+        choose_finetune_lr(static_cast<double>(model_size(task_->config()).total), recipe_.lora.on());
   plan_steps();
   if (processes_.main()) {
     origin_ = origin_of(recipe_, run_);
@@ -122,6 +128,8 @@ void Trainer::plan_steps() {
   if (train.epochs > 0)
     train.steps = steps_of_epochs(train.epochs, task_->epoch_samples(), step_samples(), done_, consumed_);
   if (train.steps == 0) throw usage_error("how long to train is not said: set train.steps or train.epochs.");
+  // A resume plans again, with what is done already.
+  train.warmup_steps = asked_.warmup_steps, train.eval_steps = asked_.eval_steps;
   settle_intervals(train);
 }
 
@@ -152,6 +160,7 @@ void Trainer::announce() const {
             precision_name(train.precision, device_));
   const auto shared = fmt::format("{} accumulated x {} process{}", train.accumulate, processes_.world(),
                                   processes_.world() == 1 ? "" : "es");
+  if (asked_.lr < 0) log::info("Learning rate {:.0e}, by the size of the model.", train.lr);
   const auto length = train.epochs > 0 ? fmt::format("{} epochs = {} steps", train.epochs, train.steps)
                                        : fmt::format("{} steps", train.steps);
   if (task_->config().translates())
@@ -324,8 +333,9 @@ TrainResult Trainer::run() {
     if (stop_wanted(step)) next = Next::kInterrupted;
     const bool evaluating = evaluates_at(step) && next == Next::kGoOn;
     const bool ending = step == last || next != Next::kGoOn;
-    const bool saving = ending || (train.save_steps > 0 && step % train.save_steps == 0) ||
-                        (evaluating && train.keep_best) || save_is_due(step);
+    const bool saving_anyway =
+        ending || (train.save_steps > 0 && step % train.save_steps == 0) || (evaluating && train.keep_best);
+    const bool saving = saving_anyway || save_is_due(step);
     if (step % train.logging_steps == 0 || ending) progress_->end_line();
     if (step % train.loss_extract_interval == 0 || buffer_->full() || saving || evaluating ||
         std::floor(start_.epoch) > std::floor(epoch))
@@ -334,7 +344,7 @@ TrainResult Trainer::run() {
     look_after_memory(step);
     watch.end(progress_->any_line());
     if (step == train.steps) guard_->finish();
-    if (saving) save(step, ending);
+    if (saving) save(step, ending, /*passing=*/train.save_steps > 0 && !saving_anyway);
     if (evaluating) next = evaluate(step, result);
     if (next != Next::kGoOn && saved_ < step) save(step, /*last=*/true);
     if (saving || evaluating) engine_->restart_clock();
@@ -430,7 +440,7 @@ void Trainer::remember(int64_t step, double loss) {
   }
 }
 
-void Trainer::save(int64_t step, bool last) {
+void Trainer::save(int64_t step, bool last, bool passing) {
   engine_->syncs().count("save");
   save_tried_ = Clock::now();
   if (metrics_) metrics_->flush();
@@ -442,6 +452,9 @@ void Trainer::save(int64_t step, bool last) {
   if (processes_.main()) {
     metadata_.update(origin_);
     metadata_["consumed"] = consumed_, metadata_["evaluates"] = can_evaluate_;
+    const int64_t before = metadata_.value("passing", int64_t{0});
+    metadata_.erase("passing");
+    if (passing) metadata_["passing"] = step;
     auto weights = optimizer_->weights();
     std::ranges::move(task_->frozen(), std::back_inserter(weights));
     try {
@@ -454,8 +467,10 @@ void Trainer::save(int64_t step, bool last) {
             "has taken its name. Step {} is saved in '{}' instead.",
             run_.root().string(), step, to.root().string());
       run_.saved();
+      replaced_ = before;
     } catch (const std::exception& error) {
       if (last) throw;
+      if (before > 0) metadata_["passing"] = before;
       log::warn("{} Training goes on; the next save will be tried.", error.what());
       saved = false;
     }
@@ -467,9 +482,9 @@ void Trainer::save(int64_t step, bool last) {
 void Trainer::remove_old() {
   removal_due_ = false;
   if (!processes_.main()) return;
-  const bool best = recipe_.train.keep_best && metadata_.contains("best");
-  remove_old_checkpoints(run_.checkpoints(), saved_, recipe_.train.keep_checkpoints,
-                         best ? metadata_["best"]["step"].get<int64_t>() : 0);
+  const bool keeps_best = recipe_.train.keep_best && metadata_.contains("best");
+  const int64_t best = keeps_best ? metadata_["best"]["step"].get<int64_t>() : 0;
+  remove_old_checkpoints(run_.checkpoints(), saved_, recipe_.train.keep_checkpoints, best, replaced_);
 }
 
 }  // namespace tightloop

@@ -119,13 +119,15 @@ class Trainer {
   /// Keeps what the evaluation of a step found in `metadata_` and, where the step was saved, in its
   /// checkpoint.
   void remember(int64_t step, double loss);
-  /// A failure to save is a warning unless it was the last chance.
-  void save(int64_t step, bool last);
+  /// A failure to save is a warning unless it was the last chance. A checkpoint that is made in `passing`,
+  /// because of train.save_minutes between those of train.save_steps, is replaced by the next one.
+  void save(int64_t step, bool last, bool passing = false);
   /// Removes checkpoints beyond train.keep_checkpoints. Not before the weights of the newest are known to be
   /// good: a loss that was computed with them is, in the next step or on held-out data.
   void remove_old();
 
   Recipe recipe_;
+  const TrainConfig asked_;  // before anything was settled
   RunFolder run_;
   Processes& processes_;
   Device& device_;
@@ -156,6 +158,7 @@ class Trainer {
   int64_t saved_ = 0;            // the last step that was
   std::chrono::steady_clock::time_point save_tried_;
   bool removal_due_ = false;  // of checkpoints before that
+  int64_t replaced_ = 0;      // the one that was made in passing before it; 0: none
   std::function<Task::Evaluation()> more_evaluation_;
 };
 

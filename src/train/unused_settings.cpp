@@ -84,6 +84,8 @@ std::vector<std::string> unused_settings(const Recipe& recipe) {
       {schedule == "minimind",
        {"train.warmup_steps", "train.warmup_ratio"},
        "is not for train.schedule minimind"},
+      {train.epochs > 0 && train.steps > 0, {"train.steps"}, "is for train.epochs 0"},
+      {train.warmup_steps > 0, {"train.warmup_ratio"}, "is for train.warmup_steps 0"},
       {train.precision != "fp16",
        {"train.loss_scale", "train.loss_scale_growth_steps"},
        "is for train.precision fp16"},

@@ -24,10 +24,14 @@ class WrongCommands : public ::testing::Test {
   static void SetUpTestSuite() {
     folder_ = new TempFolder;
     fs::create_directories(*folder_ / "configs");
-    for (const char* name : {"text.yaml", "quickstart.yaml"})
+    for (const char* name : {"text.yaml", "quickstart.yaml", "finetune.yaml"})
       fs::copy_file(fs::path(TIGHTLOOP_SOURCE_DIR "/configs") / name, *folder_ / "configs" / name);
     write_file_whole(*folder_ / "my.txt", "a text of mine\n");
     write_file_whole(*folder_ / "chats.jsonl", "{\"text\": \"a\"}\n");
+    write_file_whole(*folder_ / "talk.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\"}\n");
+    EXPECT_EQ(
+        run(folder_->path(), "tightloop tokenizer train my.txt --vocab-size 262 --output pieces").exit_code,
+        0);
     write_file_whole(*folder_ / "twice.yaml", "train:\n  lr: 1e-3\n  learning_rate: 2e-3\n");
     write_file_whole(*folder_ / "slip.yaml", "train:\n  stepz: 5\n");
     write_file_whole(*folder_ / "flat.yaml", "learning_rate: fast\n");
@@ -156,6 +160,8 @@ TEST_F(WrongCommands, Settings) {
       {train + "-lr 0.1", 2, {"--train.lr"}},
       {train + "--train.init_from nowhere", 2, {"nowhere"}},
       {train + "--train.init_from runs/mine --model.layers 3", 2, {"model.layers: was 1, is 3"}},
+      {"train configs/finetune.yaml --data.train talk.jsonl", 2, {"--train.init_from", "configs/text.yaml"}},
+      {train + "--train.init_from runs/mine --tokenizer.path pieces", 2, {"another tokenizer than 'pieces'"}},
       {train + "--train.device cuda", 5, {"cpu or auto"}},
       {train + "--model.width 1000000 --model.layers 100 --model.heads 10", 5, {"memory"}},
       {"generate --train.steps 5", 2, {"takes no settings"}},

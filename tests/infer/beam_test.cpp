@@ -66,7 +66,12 @@ std::vector<Translation> slow_search(Seq2Seq& model, const Ids& source, const De
   std::vector<Translation> live{{}}, ended;
   const auto beam = static_cast<size_t>(config.beam);
   const auto limit = static_cast<int64_t>(source.size()) + config.extra_tokens;
-  for (int64_t t = 0; t < limit && ended.size() < beam && !live.empty(); ++t) {
+  const auto is_done = [&](int64_t t) {
+    if (live.empty()) return true;
+    if (ended.size() < beam) return false;
+    return live[0].log_probability / length_divisor(t + 1, config.length_penalty) <= ended.back().score;
+  };
+  for (int64_t t = 0; t < limit && !is_done(t); ++t) {
     std::vector<Candidate> candidates;
     for (const auto& one : live) {
       const auto log_p = next_token(model, source, one.ids);
@@ -174,6 +179,24 @@ TEST(Beam, OneIsGreedy) {
     }
     EXPECT_EQ(decode_batch(*model, std::vector<Ids>{source}, tokens(), config)[0][0].ids, expected) << seed;
   }
+}
+
+// What ends early is often junk, such as the empty translation: better ones that are still followed must not
+// be given up for it.
+TEST(Beam, JunkThatEndsEarlyDoesNotEndTheSearch) {
+  Random random(6);
+  int worse = 0;
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    const auto model = random_model(seed, 12);
+    model->parameters().find("embedding")->value.detach().mul_(2);
+    const std::vector<Ids> source{random_source(random, 12, 6)};
+    DecodeConfig config;
+    config.extra_tokens = 6, config.beam = 1;
+    const double greedy = decode_batch(*model, source, tokens(), config)[0][0].score;
+    config.beam = 4;
+    worse += decode_batch(*model, source, tokens(), config)[0][0].score < greedy - 1e-4;
+  }
+  EXPECT_EQ(worse, 0) << "of 100 models' translations than the greedy ones";
 }
 
 TEST(Beam, WhatElseIsInTheBatchChangesNothing) {

@@ -96,6 +96,33 @@ TEST(AutoSizes, WhatIsGivenStays) {
   EXPECT_EQ(some.data.seq_len, 32);
 }
 
+TEST(AutoSizes, OfPairsCountASide) {
+  TempFolder folder;
+  std::string pairs;
+  for (int i = 0; i < 4000; ++i) pairs += "the old river finds the lamp.\tder alte fluss findet die lampe.\n";
+  write_file_whole(folder / "pairs.tsv", pairs);
+  Recipe recipe;
+  Config config = recipe.bind();
+  config.load_text(
+      "{model: {preset: auto, family: seq2seq}, tokenizer: {vocab_size: 0}, train: {steps: 0, device: cpu}}",
+      "r");
+  config.apply({"--data.source", "pairs", "--data.train", (folder / "pairs.tsv").string()});
+  const std::string said = settle_sizes(recipe, config);
+  EXPECT_NE(said.find("tokens a side"), std::string::npos) << said;
+  EXPECT_GT(recipe.train.epochs, 5);
+  EXPECT_GE(recipe.model.layers, 2);
+  EXPECT_GT(recipe.tokenizer.vocab_size, 256);
+}
+
+TEST(AutoSizes, ALargerModelIsFineTunedMoreGently) {
+  EXPECT_DOUBLE_EQ(choose_finetune_lr(1e9, false), 2e-5);
+  EXPECT_DOUBLE_EQ(choose_finetune_lr(64e6, false), 1e-4);
+  EXPECT_DOUBLE_EQ(choose_finetune_lr(2e6, false), 8e-4);
+  EXPECT_DOUBLE_EQ(choose_finetune_lr(1e9, true), 2e-4);
+  for (double size = 1e4; size < 1e12; size *= 2)
+    EXPECT_GE(choose_finetune_lr(size, false), choose_finetune_lr(2 * size, false));
+}
+
 TEST(AutoSizes, NoFileIsASentence) {
   Recipe recipe;
   Config config = recipe.bind();

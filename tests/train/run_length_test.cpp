@@ -50,6 +50,9 @@ TEST(RunLength, TheCommandLineCounts) {
   EXPECT_NE(why.find("--train.steps and --train.epochs"), std::string::npos) << why;
   recipe.warmup_steps = 50;
   EXPECT_EQ(with_command_line(recipe, {"--train.warmup_ratio=0.1"}).train.warmup_steps, 0);
+  EXPECT_EQ(with_command_line(recipe, {"--train.warmup_ratio=0"}).train.warmup_steps, 0);
+  recipe.warmup_ratio = 0.05;
+  EXPECT_EQ(with_command_line(recipe, {"--train.warmup_steps=0"}).train.warmup_ratio, 0);
 }
 
 TEST(RunLength, IntervalsFollowFromTheSteps) {
@@ -110,6 +113,45 @@ TEST(RunLength, SavesByTimeAndChangesNoBits) {
     return read_file(run.checkpoints() / "step-00000006" / "model.safetensors");
   };
   EXPECT_EQ(weights("timed", 1e-9), weights("untimed", 0));
+}
+
+TEST(RunLength, SavesByTimeDoNotPushOutThoseOfSteps) {
+  TempFolder folder;
+  for (const int64_t keep : {0, 2}) {
+    Recipe recipe = small_recipe();
+    recipe.train.steps = 9, recipe.train.save_steps = 3, recipe.train.save_minutes = 1e-9;
+    recipe.train.keep_checkpoints = keep;
+    const auto run = RunFolder::create(folder.path() / std::to_string(keep), false);
+    recipe.train.stop_at = 5;  // an end, not a save by time
+    Trainer(recipe, run).run();
+    recipe.train.stop_at = 0;
+    Trainer trainer(recipe, run);
+    trainer.resume();
+    trainer.run();
+    const auto steps = checkpoint_steps(run.checkpoints());
+    EXPECT_EQ(steps, keep == 0 ? (std::vector<int64_t>{3, 5, 6, 9}) : (std::vector<int64_t>{6, 9}));
+  }
+}
+
+TEST(RunLength, AResumePlansWarmUpAndEvaluationsFromItsOwnSteps) {
+  TempFolder folder;
+  Recipe recipe = small_recipe();
+  recipe.train.epochs = 0.5, recipe.train.steps = 0;
+  const auto run = RunFolder::create(folder.path() / "a", false);
+  Trainer(recipe, run).run();
+  const auto checkpoint = load_checkpoint(run.checkpoints());
+  auto longer = check_resume(run, checkpoint,
+                             {{"--train.epochs", "2", "--train.micro_batch", "4", "--train.warmup_ratio",
+                               "0.5", "--train.eval_steps", "-1"},
+                              false});
+  Trainer trainer(longer.recipe, run);
+  trainer.resume(checkpoint);
+  const auto& train = trainer.recipe().train;
+  EXPECT_EQ(train.warmup_steps, std::llround(0.5 * static_cast<double>(train.steps)));
+  TrainConfig expected;
+  expected.steps = train.steps, expected.eval_steps = -1, expected.eval_batches = train.eval_batches;
+  settle_intervals(expected);
+  EXPECT_EQ(train.eval_steps, expected.eval_steps);
 }
 
 }  // namespace

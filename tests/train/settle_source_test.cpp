@@ -108,6 +108,8 @@ TEST_F(SettleSource, EntriesOfAMixtureAreSettledToo) {
   EXPECT_EQ(it.recipe.data.mixture[0], "name=a train=" + chat_ + " source=jsonl");
   EXPECT_EQ(it.recipe.data.mixture[1], "name=b source=tasks");
   EXPECT_EQ(it.recipe.data.source, "text");
+  EXPECT_ANY_THROW(Settled("data: {mixture: [name=a train=" + chat_ + "]}", {"--data.train", text_}));
+  EXPECT_NO_THROW(Settled("data: {mixture: [name=a, name=b train=" + chat_ + "]}", {"--data.train", chat_}));
   const Settled own("data: {mixture: [name=a source=tasks, name=b source=spelling format=chat], rows: pack}",
                     {"--data.train", chat_});
   EXPECT_TRUE(own.recipe.data.mixture.empty());

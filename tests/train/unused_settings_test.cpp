@@ -57,6 +57,8 @@ TEST(UnusedSettings, AreNamed) {
       {"train.decay_fraction", "--train.decay_fraction", "0.5"},
       {"train.min_lr", "--train.schedule", "constant", "--train.min_lr", "0.5"},
       {"train.warmup_steps", "--train.schedule", "minimind", "--train.warmup_steps", "5"},
+      {"train.steps", "--train.steps", "7", "--train.epochs", "2"},
+      {"train.warmup_ratio", "--train.warmup_steps", "7", "--train.warmup_ratio", "0.1"},
       {"train.loss_scale", "--train.loss_scale", "8"},
       {"train.graph", "--train.device", "cpu", "--train.graph", "on"},
       {"train.patience", "--train.eval_steps", "0", "--train.patience", "3"},
