@@ -24,7 +24,8 @@ void DataConfig::describe(Fields& fields) {
   fields
       .add("holdout_by", holdout_by,
            "What `holdout` takes: documents by their hash, or the tail of the token stream (a fraction of "
-           "it); auto: of text files the tail, at least two rows of it, else by hash")
+           "it, at least two rows where that is no more than 30 %); auto: of text files the tail, else by "
+           "hash")
       .choices({"hash", "tail", "auto"});
   fields.add("mixture", mixture,
              "Several sources at once: entries such as 'name=a source=jsonl train=a.jsonl weight=2', with "
