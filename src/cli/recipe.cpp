@@ -114,7 +114,14 @@ Recipe read_recipe(const std::string& file, const Settings& settings, std::vecto
     prefer_command_line(recipe.train, config);
     if (!whole) return recipe;
     // What the recipe says about its own files says nothing about a user's.
-    if (config.commanded("data.train")) recipe.data.missing.clear();
+    DataConfig& data = recipe.data;
+    if (config.commanded("data.train")) data.missing.clear();
+    if (!data.missing.empty())
+      for (const auto& [name, patterns] : {std::pair{"data.train_target", &data.train_target},
+                                           {"data.val", &data.val},
+                                           {"data.val_target", &data.val_target}})
+        if (config.commanded(name))
+          for (const std::string& pattern : *patterns) expand_glob(pattern);  // which says what is not there
     // The sizes of a model that is there already are its own.
     if (!recipe.train.init_from.empty() && recipe.model.preset == "auto") recipe.model.preset.clear();
     const std::vector<std::string> about_source = settle_source(recipe, config);
@@ -149,7 +156,7 @@ void require_files(const DataConfig& data) {
   if (data.missing.empty() || data.generated()) return;
   for (const auto* patterns : {&data.train, &data.train_target, &data.val, &data.val_target})
     for (const std::string& pattern : *patterns)
-      if (!path_exists(pattern))
+      if (matches_of(pattern).empty())
         throw data_error("'{}' is not there. {} Files of yours instead: --data.train FILE.", pattern,
                          data.missing);
 }

@@ -275,18 +275,24 @@ std::string where_relative(const fs::path& path) {
 
 }  // namespace
 
-std::vector<fs::path> expand_glob(const std::string& pattern) {
+std::vector<fs::path> matches_of(const std::string& pattern) {
   if (path_exists(pattern)) return {pattern};  // also one with [ in its name
-  if (pattern.find_first_of("*?[") == std::string::npos)
-    throw data_error("there is no file '{}'{}.", pattern, where_relative(pattern));
+  if (pattern.find_first_of("*?[") == std::string::npos) return {};
   glob_t found{};
   const int status = ::glob(pattern.c_str(), GLOB_MARK, nullptr, &found);
   std::vector<fs::path> paths;
   for (size_t i = 0; status == 0 && i < found.gl_pathc; ++i)
     if (const std::string path = found.gl_pathv[i]; !path.ends_with('/')) paths.emplace_back(path);
   ::globfree(&found);
-  if (paths.empty()) throw data_error("no file matches '{}'{}.", pattern, where_relative(pattern));
   return paths;
+}
+
+std::vector<fs::path> expand_glob(const std::string& pattern) {
+  std::vector<fs::path> paths = matches_of(pattern);
+  if (!paths.empty()) return paths;
+  const bool plain = pattern.find_first_of("*?[") == std::string::npos;
+  throw data_error("{} '{}'{}.", plain ? "there is no file" : "no file matches", pattern,
+                   where_relative(pattern));
 }
 
 }  // namespace tightloop

@@ -88,8 +88,9 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-/// Files that match a pattern with * ? [..], in name order; a plain path gives itself. A pattern or path that
-/// names nothing is a data error.
+/// Files that match a pattern with * ? [..], in name order; a plain path gives itself.
+std::vector<fs::path> matches_of(const std::string& pattern);
+/// The same; a pattern or path that names nothing is a data error.
 std::vector<fs::path> expand_glob(const std::string& pattern);
 
 }  // namespace tightloop

@@ -163,6 +163,21 @@ TEST_F(OwnFiles, ThatCannotBeUsedSayWhy) {
   }
 }
 
+// What a recipe says about files of its own is said about no others.
+TEST_F(OwnFiles, AHintIsForTheRecipesOwnMissingFiles) {
+  const std::string recipe =
+      "data: {source: text, train: ['*.part'], missing: 'Get them there.', seq_len: 16}\n"
+      "tokenizer: {vocab_size: 260}\n";
+  write_file_whole(folder_ / "own.yaml", recipe);
+  const auto missing = in("tightloop data check own.yaml");
+  EXPECT_TRUE(contains(missing.output, "Get them there.")) << missing.output;
+  write_file_whole(folder_ / "a.part", read_file(folder_ / "a.txt"));
+  ok("tightloop data check own.yaml");
+  const auto other = in("tightloop data check own.yaml --data.val none.txt");
+  EXPECT_TRUE(contains(other.output, "there is no file 'none.txt'")) << other.output;
+  EXPECT_FALSE(contains(other.output, "Get them there.")) << other.output;
+}
+
 TEST_F(OwnFiles, ATokenizerSaysWhatItLeftOutAndHowFarItGot) {
   write_file_whole(folder_ / "tiny.txt", "a small text\n");
   const auto tiny = ok("tightloop tokenizer train tiny.txt --vocab-size 8192 --output tok");
