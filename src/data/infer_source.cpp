@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "data/byte_stream.h"
+#include "data/csv.h"
 #include "data/data_files.h"
 #include "data/json_files.h"
 #include "data/render.h"
@@ -62,11 +63,13 @@ Look look_at(const fs::path& path, bool pairs, bool targets) {
   const bool json = opens_records(marks), parquet = head.starts_with("PAR1");
   if (!pairs) {
     if (parquet) return {"parquet", "a Parquet table"};
+    if (!json) refuse_csv({path});
     return json ? Look{"jsonl", "JSON records", true} : Look{"text", "plain text"};
   }
   const bool json_pairs = json || marks == "[[" || marks == "[\"";
   if (json_pairs) return {"pairs", "pairs of sentences (JSON)", true};
   if (has_columns(head) && !parquet) return {"pairs", "pairs of sentences (tab-separated)"};
+  refuse_csv({path});
   throw data_error(
       "a translator learns sentences and their translations, and '{}' holds {}. Write a sentence, a tab and "
       "its translation in each line; or name two files, line by line: --data.train a.en --data.train_target "
@@ -91,6 +94,11 @@ std::vector<fs::path> filled_files(const std::vector<std::string>& patterns, con
 }  // namespace
 
 bool holds_json_records(const fs::path& path) { return opens_records(first_marks(head_of(path))); }
+
+void refuse_csv(const std::vector<fs::path>& paths) {
+  if (const std::string advice = csv_advice(paths); !advice.empty())
+    throw data_error("{}\nTo learn it as it is written, commas and all: --data.source text.", advice);
+}
 
 InferredSource infer_source(const DataConfig& config, bool pairs) {
   const std::vector<fs::path> train = filled_files(config.train, "train");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "core/files.h"
 #include "data/data_config.h"
@@ -17,8 +18,11 @@ struct InferredSource {
 
 /// Looks into the files that data.train and data.val name, and that are not empty; gzip and zstd are unpacked
 /// for it. A data error where they are not of one kind. `pairs`: the model translates, so that sentences and
-/// their translations are looked for; a data error where there are none.
+/// their translations are looked for; a data error where there are none, and where a file is a CSV table.
 InferredSource infer_source(const DataConfig& config, bool pairs);
+
+/// A data error where one of the files is a CSV table: it says how to make JSONL of it.
+void refuse_csv(const std::vector<fs::path>& paths);
 
 /// Whether a file holds JSON objects, one a line or as a list.
 bool holds_json_records(const fs::path& path);

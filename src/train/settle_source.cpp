@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "data/infer_source.h"
 #include "data/mixture.h"
 
@@ -113,6 +115,12 @@ std::vector<std::string> settle_source(Recipe& recipe, const Config& config) {
     }
     if (data.source == "auto") data.source = "text";  // no entry is left that would take it
     return notes;
+  }
+  if (data.source == "jsonl") {
+    std::vector<fs::path> files;
+    std::ranges::copy_if(data.train, std::back_inserter(files),
+                         [](const auto& file) { return is_file(file); });
+    refuse_csv(files);
   }
   if (data.source != "auto") return notes;
   const InferredSource found = infer_source(data, pairs);

@@ -1,5 +1,7 @@
 #include "data/infer_source.h"
 
+#include <algorithm>
+
 #include "data/gzip.h"
 #include "data/named_files.h"
 #include "support.h"
@@ -98,6 +100,33 @@ TEST_F(InferSource, FilesOfDifferentKindsAreRefused) {
   DataConfig data;
   data.train = data.val = {json};
   EXPECT_EQ(infer_source(data, false).source, "jsonl");
+}
+
+TEST_F(InferSource, ACsvTableIsRefusedWithTheCommandThatConvertsIt) {
+  const std::string rows =
+      "id,text,label\n1,\"one, two\nand three\",good\n2,\"a \"\"word\"\"\",bad\n3,plain,good\n";
+  std::string semicolons = rows;
+  std::ranges::replace(semicolons, ',', ';');
+  const struct {
+    std::string name, bytes, says;
+  } kTables[] = {
+      {"data.csv", rows, "columns id, text, label"},
+      {"DATA.CSV", "\xef\xbb\xbf" + rows, "columns id, text, label"},
+      {"short.csv", "question,answer\nq,a", "short.jsonl"},
+      {"packed.csv.gz", testing::gzip(rows), "Unpack it, and turn it into JSONL"},
+      {"de.csv", semicolons, "delimiter=';'"},
+  };
+  for (const auto& it : kTables) {
+    const std::string message = testing::error_of(ExitCode::kData, [&] { infer(it.name, it.bytes); });
+    EXPECT_NE(message.find(it.says), std::string::npos) << message;
+    EXPECT_NE(message.find("python3 -c \"import csv,json,sys; "), std::string::npos) << message;
+    EXPECT_NE(message.find("--data.source text"), std::string::npos) << message;
+  }
+  EXPECT_EQ(infer("list.csv", "Roses are red, he said.\nAnd then\nhe left, and, well, came back.\n").source,
+            "text");
+  EXPECT_EQ(infer("numbers.csv", "1,2\n3,4\n").source, "text");
+  EXPECT_EQ(infer("data.txt", rows).source, "text");
+  EXPECT_EQ(infer("pairs.csv", "one\teins\ntwo\tzwei\n", true).source, "pairs");
 }
 
 TEST_F(InferSource, RecordsThatAreReadAsTextAreDoubted) {
