@@ -31,7 +31,8 @@ void BadRecords::keep(const std::string& one) {
 }
 
 void BadRecords::add(BadKind kind, const std::string& file, uint64_t line, uint64_t byte,
-                     const std::string& why) {
+                     const std::string& why, uint64_t bytes) {
+  bytes_[0] += bytes;
   ++counts_[static_cast<size_t>(kind)];
   if (!fail_ && first_ones_.size() == kMostShown) return;
   const std::string text = fmt::format("{}:{} (byte {}): {}{}{}", file, line, byte, bad_kind_name(kind),
@@ -40,9 +41,11 @@ void BadRecords::add(BadKind kind, const std::string& file, uint64_t line, uint6
   keep(text);
 }
 
-void BadRecords::merge(const BadRecords& other) { merge(other.counts_, other.first_ones_); }
+void BadRecords::merge(const BadRecords& other) { merge(other.counts_, other.first_ones_, other.bytes_); }
 
-void BadRecords::merge(std::span<const uint64_t> counts, const std::vector<std::string>& first_ones) {
+void BadRecords::merge(std::span<const uint64_t> counts, const std::vector<std::string>& first_ones,
+                       std::array<uint64_t, 2> bytes) {
+  for (size_t i = 0; i < bytes.size(); ++i) bytes_[i] += bytes[i];
   for (size_t i = 0; i < std::min(counts_.size(), counts.size()); ++i) counts_[i] += counts[i];
   for (const std::string& one : first_ones) keep(one);
 }
@@ -81,15 +84,19 @@ std::string advice_about_files(const DataConfig& config, bool any_good) {
 }
 
 void refuse_too_many_bad(const DataConfig& config, const BadRecords& bad, uint64_t good) {
-  constexpr uint64_t kFew = 3;
+  constexpr uint64_t kFew = 3, kFewBytes = 1024;
   constexpr double kMostBad = 0.05;
   const uint64_t count = bad.total(), all = count + good;
+  const auto [bad_bytes, good_bytes] = bad.bytes();
+  const double share = static_cast<double>(bad_bytes) / static_cast<double>(bad_bytes + good_bytes);
   const bool many = count >= kFew && static_cast<double>(count) > kMostBad * static_cast<double>(all);
-  if (config.on_bad_record != "auto" || count == 0 || (!many && good > 0)) return;
+  const bool much = (count >= kFew || bad_bytes >= kFewBytes) && share > kMostBad;
+  if (config.on_bad_record != "auto" || count == 0 || (!many && !much && good > 0)) return;
   throw data_error(
-      "{} of {} documents cannot be used: {}{}\nTo go on without them, however many they are: "
+      "{} of {} documents{} cannot be used: {}{}\nTo go on without them, however many they are: "
       "--data.on_bad_record skip.",
-      count, all, bad.details(), advice_about_files(config, good > 0));
+      count, all, many || good == 0 ? "" : fmt::format(", about {:.0f} % of the bytes,", 100 * share),
+      bad.details(), advice_about_files(config, good > 0));
 }
 
 }  // namespace tightloop

@@ -1,9 +1,11 @@
 #include "data/byte_stream.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <zlib.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -23,8 +25,16 @@ class PlainStream : public ByteStream {
   }
   size_t read(char* buffer, size_t size) override {
     const size_t got = file_.read(buffer, size);
+    taken_ += got;
     if (counter_) counter_->fetch_add(got, std::memory_order_relaxed);
     return got;
+  }
+  uint64_t taken() const { return taken_; }
+  uint64_t left() const override {
+    struct stat status {};
+    if (!file_.regular() || ::fstat(file_.descriptor(), &status) != 0) return 0;
+    const auto size = static_cast<uint64_t>(status.st_size);
+    return size - std::min(size, taken_);
   }
   /// The next bytes, which read() gives again: a pipe cannot be rewound.
   std::string peek(size_t size) {
@@ -39,7 +49,17 @@ class PlainStream : public ByteStream {
  private:
   InputFile file_;
   std::atomic<uint64_t>* counter_;
+  uint64_t taken_ = 0;
 };
+
+/// Of a compressed file that gave `given` bytes so far; `waiting` bytes of it are read and not unpacked.
+uint64_t unpacked_rest(const PlainStream& file, size_t waiting, uint64_t given) {
+  constexpr uint64_t kUnpacked = 3;  // times, where there is nothing to go by
+  const uint64_t taken = file.taken() - waiting, rest = file.left() + waiting;
+  if (given == 0 || taken == 0) return kUnpacked * (taken + rest);
+  return static_cast<uint64_t>(static_cast<double>(rest) * static_cast<double>(given) /
+                               static_cast<double>(taken));
+}
 
 constexpr size_t kCompressedChunk = 1 << 16;
 
@@ -72,8 +92,10 @@ class GzipStream : public ByteStream {
         return 0;
       }
     }
+    given_ += room - state_.avail_out;
     return room - state_.avail_out;
   }
+  uint64_t left() const override { return unpacked_rest(*file_, state_.avail_in, given_); }
 
  private:
   // Takes what input there is; without any, inflate may still have output to give.
@@ -97,6 +119,7 @@ class GzipStream : public ByteStream {
   z_stream state_{};
   bool between_members_ = true;
   std::string failure_;
+  uint64_t given_ = 0;
 };
 
 class ZstdStream : public ByteStream {
@@ -127,8 +150,10 @@ class ZstdStream : public ByteStream {
         return 0;
       }
     }
+    given_ += out.pos;
     return out.pos;
   }
+  uint64_t left() const override { return unpacked_rest(*file_, input_.size - input_.pos, given_); }
 
  private:
   fs::path path_;
@@ -137,6 +162,7 @@ class ZstdStream : public ByteStream {
   ZSTD_DStream* state_;
   ZSTD_inBuffer input_{nullptr, 0, 0};
   bool inside_frame_ = false;
+  uint64_t given_ = 0;
 };
 
 enum class Kind { kPlain, kGzip, kZstd };

@@ -17,6 +17,8 @@ class ByteStream {
   virtual ~ByteStream() = default;
   /// Up to `size` bytes; 0 at the end. A data error names a file that is damaged or cut short.
   virtual size_t read(char* buffer, size_t size) = 0;
+  /// About how many bytes are still to come, unpacked: what is lost of a file that cannot be read on.
+  virtual uint64_t left() const = 0;
 };
 
 /// Whether a file is gzip or zstd. A data error names one that cannot be read.

@@ -88,7 +88,7 @@ void DataConfig::describe(Fields& fields) {
       .add(
           "on_bad_record", on_bad_record,
           "Records that cannot be used: skip them, or fail at the first one; auto: skip them, and stop where "
-          "they are more than 5 % of all")
+          "they are more than 5 % of all records, or of their bytes")
       .choices({"auto", "skip", "fail"});
   fields.add("max_record_bytes", max_record_bytes, "Longest record that is read whole")
       .range(16, static_cast<double>(int64_t{1} << 40));

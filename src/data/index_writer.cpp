@@ -140,11 +140,8 @@ class IndexWriter {
 
   void finish() {
     kept_.close();
-    const json facts{{"files", files_},
-                     {"train", train_.finish()},
-                     {"val", val_.finish()},
-                     {"bad", bad_.counts()},
-                     {"first_bad", bad_.first_ones()}};
+    const json facts{{"files", files_},      {"train", train_.finish()},       {"val", val_.finish()},
+                     {"bad", bad_.counts()}, {"first_bad", bad_.first_ones()}, {"bad_bytes", bad_.bytes()}};
     write_file_whole(folder_ / "index.json", facts.dump(2));
     log::info("Indexed {} documents, {} tokens, in {}.",
               human_count(static_cast<double>(train_.documents() + val_.documents())),

@@ -26,12 +26,14 @@ bool JsonArrayRecords::open_next() {
   return true;
 }
 
-// Hands out what was gathered (or, with `bad`, a word about why it cannot be).
-void JsonArrayRecords::take(RecordBatch& batch, BadKind bad, std::string_view bytes) {
+// Hands out what was gathered (or, with `bad`, a word about why it cannot be); `rest` bytes of the file are
+// lost with it.
+void JsonArrayRecords::take(RecordBatch& batch, BadKind bad, std::string_view bytes, uint64_t rest) {
   Record record;
   record.file = static_cast<uint32_t>(file_ - 1);
   record.line = first_line_;
   record.byte = first_byte_;
+  record.lost = byte_ - first_byte_ + rest;
   record.bad = too_long_ ? BadKind::kTooLong : bad;
   record.bytes = too_long_ ? "longer than data.max_record_bytes" : bytes;
   const bool blank = bytes.find_first_not_of(kJsonBlank) == bytes.npos;
@@ -56,7 +58,8 @@ void JsonArrayRecords::scan(RecordBatch& batch) {
     if (depth_ == 0) {
       first_line_ = line_, first_byte_ = byte_ - 1;
       take(batch, BadKind::kMalformedJson,
-           "text outside of the list that the file should be: the rest of it is not read");
+           "text outside of the list that the file should be: the rest of it is not read",
+           chunk_.size() - at_ + stream_->left());
       chunk_.clear();
       stream_.reset();
       return;
@@ -122,8 +125,9 @@ bool JsonArrayRecords::read(RecordBatch& batch, size_t records, size_t bytes) {
     if (!failure.empty()) {
       if (depth_ == 1 && !in_string_)
         take(batch, BadKind::kNone, element_);  // whole, though nothing closes the list
+      const uint64_t unended = element_.empty() ? 0 : byte_ - first_byte_;
       first_line_ = line_, first_byte_ = byte_;
-      take(batch, BadKind::kBrokenFile, failure);
+      take(batch, BadKind::kBrokenFile, failure, unended + stream_->left());
     }
     stream_.reset();
   }

@@ -21,7 +21,7 @@ class JsonArrayRecords : public RecordReader {
 
  private:
   bool open_next();
-  void take(RecordBatch& batch, BadKind bad, std::string_view bytes);
+  void take(RecordBatch& batch, BadKind bad, std::string_view bytes, uint64_t rest = 0);
   void scan(RecordBatch& batch);
 
   std::vector<fs::path> paths_;

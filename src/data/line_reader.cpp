@@ -53,6 +53,7 @@ LineReader::Status LineReader::next() {
     }
     if (at_end_) {
       if (too_long && failure_.empty()) return Status::kTooLong;
+      if (!failure_.empty()) next_byte_ += left();
       used_ = buffer_.size();  // a last line that was cut short is no line
       if (failure_.empty()) return Status::kEnd;
       buffer_ = std::exchange(failure_, {});
@@ -112,6 +113,7 @@ bool LineRecords::read(RecordBatch& batch, size_t records, size_t bytes) {
     record.line = lines_->number();
     record.byte = lines_->byte();
     record.bytes = lines_->line();
+    record.lost = lines_->passed();
     if (status == LineReader::Status::kTooLong) {
       record.bad = BadKind::kTooLong;
       record.bytes = "longer than data.max_record_bytes";

@@ -25,6 +25,10 @@ class LineReader {
   std::string_view line() const { return line_; }
   uint64_t number() const { return number_; }  // from 1
   uint64_t byte() const { return byte_; }      // where the line starts
+  /// Bytes from there to the next line; of a broken file, about all that is left of it.
+  uint64_t passed() const { return next_byte_ - byte_; }
+  /// About how many bytes are still to come.
+  uint64_t left() const { return buffer_.size() - used_ + stream_->left(); }
 
  private:
   bool fill();

@@ -36,9 +36,11 @@ bool ParallelRecords::read(RecordBatch& batch, size_t records, size_t bytes) {
     record.file = static_cast<uint32_t>(left_gone && !right_gone ? sources_.size() + file_ - 1 : file_ - 1);
     record.line = place.number();
     record.byte = place.byte();
+    record.lost = source_->passed() + target_->passed();
     if (left == Status::kBroken || right == Status::kBroken) {
       record.bad = BadKind::kBrokenFile;
       record.bytes = left == Status::kBroken ? source_->line() : target_->line();
+      record.lost += left == Status::kBroken ? target_->left() : source_->left();
     } else if (left_gone != right_gone) {
       record.bad = BadKind::kUnpaired;
       record.bytes = "the other file has no such line";

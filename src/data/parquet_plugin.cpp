@@ -18,7 +18,8 @@ namespace tightloop {
 
 namespace {
 
-constexpr int64_t kRows = 1024;  // decoded at once
+constexpr int64_t kRows = 1024;    // decoded at once
+constexpr uint64_t kUnpacked = 3;  // times what it takes on disk, about
 
 // Arrow does not verify all that it decodes: offsets of a damaged file may point anywhere.
 void demand(bool inside) {
@@ -202,6 +203,7 @@ class ParquetRecords : public RecordReader {
     record.bytes = json_;
     if (json_.size() > max_bytes_) {
       record.bad = BadKind::kTooLong;
+      record.lost = json_.size();
       record.bytes = "longer than data.max_record_bytes";
     }
     batch.add(record);
@@ -214,6 +216,8 @@ class ParquetRecords : public RecordReader {
     record.line = number_ + 1;
     record.bad = BadKind::kBrokenFile;
     record.bytes = why;
+    const fs::path& path = paths_[file_ - 1];
+    record.lost = kUnpacked * (reader_ ? group_bytes_ : is_file(path) ? file_bytes(path) : 0);
     batch.add(record);
     rows_.reset();
     group_rows_.reset();

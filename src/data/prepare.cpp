@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -42,7 +43,8 @@ json to_json(const State& state) {
           {"val_documents", t.val_documents},
           {"val_tokens", t.val_tokens},
           {"bad", std::vector<uint64_t>(state.bad.counts().begin(), state.bad.counts().end())},
-          {"first_bad", state.bad.first_ones()}};
+          {"first_bad", state.bad.first_ones()},
+          {"bad_bytes", state.bad.bytes()}};
 }
 
 State read_state(const fs::path& path) {
@@ -54,7 +56,8 @@ State read_state(const fs::path& path) {
                     j.at("val_documents"), j.at("val_tokens"),      j.at("shards")};
     if (j.contains("bad"))
       state.bad.merge(j["bad"].get<std::vector<uint64_t>>(),
-                      j.at("first_bad").get<std::vector<std::string>>());
+                      j.at("first_bad").get<std::vector<std::string>>(),
+                      j.value("bad_bytes", std::array<uint64_t, 2>{}));
     return state;
   } catch (const json::exception& error) {
     throw data_error("'{}' is damaged: {}. Remove the folder to prepare it anew.", path.string(),

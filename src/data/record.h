@@ -42,7 +42,9 @@ struct Record {
   uint32_t second_file = 0;     // where `second` starts, if it has a place of its own
   uint64_t second_byte = 0;
   BadKind bad = BadKind::kNone;  // the reader itself could not take it; `bytes` is then a short word about it
+  uint64_t lost = 0;             // of such a one: bytes that are passed over with it, about
   bool first = true, last = true;  // long documents come in pieces that belong together
+  uint64_t size() const { return bad == BadKind::kNone ? bytes.size() + second.size() : lost; }
 };
 
 inline constexpr size_t kRecordPadding = 64;

@@ -55,7 +55,8 @@ RecordIndex open_folder(const fs::path& folder) {
     index.train = open_part(folder, "train", facts.at("train"));
     index.val = open_part(folder, "val", facts.at("val"));
     index.bad.merge(facts.at("bad").get<std::vector<uint64_t>>(),
-                    facts.at("first_bad").get<std::vector<std::string>>());
+                    facts.at("first_bad").get<std::vector<std::string>>(),
+                    facts.value("bad_bytes", std::array<uint64_t, 2>{}));
     return index;
   } catch (const json::exception& error) {
     throw data_error("'{}' is damaged: {}. Remove the folder to index the files again.", path.string(),

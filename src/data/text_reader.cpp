@@ -162,6 +162,7 @@ bool TextReader::read(RecordBatch& batch, size_t records, size_t bytes) {
       record.file = static_cast<uint32_t>(file_ - 1);
       record.line = line_, record.byte = byte_;
       record.bad = BadKind::kBrokenFile;
+      record.lost = stream_->left();
       batch.add(record);
       failure_.clear();
     }

@@ -92,8 +92,10 @@ void tokenize(RecordReader& reader, const Renderer& renderer, const TokenizeOpti
       Rendered& rendered = round.rendered[i];
       record.index = round.first + i;
       if (rendered.bad != BadKind::kNone) {
-        bad.add(rendered.bad, reader.files()[record.file], record.line, record.byte, rendered.why);
+        bad.add(rendered.bad, reader.files()[record.file], record.line, record.byte, rendered.why,
+                record.size());
       } else {
+        bad.add_good(record.size());
         tokens += rendered.ids.size() + rendered.second.size();
         if (!emit(record, rendered)) return;
       }

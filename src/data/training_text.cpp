@@ -1,5 +1,6 @@
 #include "data/training_text.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/error.h"
@@ -76,24 +77,24 @@ bool TrainingText::next(std::string& text) {
       if (!reader_->read(batch_, /*records=*/256, /*bytes=*/1 << 20)) return false;
     }
     Record record = batch_[at_++];
-    if (record.bytes.size() > left_) {  // the tail begins in it
-      record.bytes = of_json_ ? std::string_view() : whole_characters_of(record.bytes, left_);
-      left_ = 0;
-      if (record.bytes.empty()) return false;
+    if (record.bad == BadKind::kNone && record.first) held_out_ = is_held_out(record.bytes, val_share_);
+    bool in_tail = false;
+    if (record.bytes.size() > left_ && record.bad == BadKind::kNone) {  // the tail begins in it, or has begun
+      const auto before = of_json_ ? std::string_view() : whole_characters_of(record.bytes, left_);
+      left_ = 0, in_tail = before.empty();
+      if (!in_tail) record.bytes = before;
     } else {
-      left_ -= record.bytes.size();
-    }
-    if (record.bad == BadKind::kNone) {
-      if (record.first) held_out_ = is_held_out(record.bytes, val_share_);
-      if (held_out_) continue;
+      left_ -= std::min<uint64_t>(left_, record.bytes.size());
     }
     try {
       make_text(record, text);
+      bad_.add_good(record.size());
       good_ += record.last;
-      return true;
+      if (!held_out_ && !in_tail) return true;
+      translation_.clear();  // what is held out is counted, and not given out
     } catch (const BadRecord& bad) {
       translation_.clear();
-      bad_.add(bad.kind, reader_->files()[record.file], record.line, record.byte, bad.why);
+      bad_.add(bad.kind, reader_->files()[record.file], record.line, record.byte, bad.why, record.size());
     }
   }
 }

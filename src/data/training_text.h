@@ -25,7 +25,7 @@ class TrainingText {
   bool next(std::string& text);
   /// The files' records, for a line of progress.
   const RecordReader& reader() const { return *reader_; }
-  /// What was left out so far, and how many documents were good.
+  /// What was left out so far, and how many documents were good; held-out ones count too.
   const BadRecords& bad() const { return bad_; }
   uint64_t good() const { return good_; }
 

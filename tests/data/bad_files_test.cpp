@@ -221,6 +221,44 @@ TEST(BadFiles, EveryJsonFileIsReadByItsOwnShape) {
     }
 }
 
+// What is not read of a file counts by its bytes.
+TEST(BadFiles, OneThatIsLostForTheMostPartStopsTheRun) {
+  TempFolder folder;
+  std::string lines, noise;
+  for (int i = 0; i < 3000; ++i) {
+    lines += R"({"text":"line )" + std::to_string(i * 7919 % 100003) + "\"}\n";
+    noise += static_cast<char>('a' + i * i % 23);
+  }
+  std::string damaged = gzip(lines);
+  for (size_t i = 1000; i < 1100; ++i) damaged[i] = '\xff';
+  const std::map<std::string, std::string> files{
+      {"damaged.gz", damaged},
+      {"head.gz", "\x1f\x8b" + noise},
+      {"list.json", "[" + kGood + "] " + noise},
+      {"long.jsonl", kGood + "\n{\"text\":\"" + noise + noise + "\"}\n"},
+      {"unended.json", "{\n\"text\": \"good\"\n}\n{\n\"text\": \"" + noise}};
+  std::ofstream(folder / "good.jsonl") << lines.substr(0, lines.find('\n', 10000) + 1);
+  for (const auto& [name, bytes] : files) {
+    std::ofstream(folder / name, std::ios::binary) << bytes;
+    DataConfig config;
+    config.source = "jsonl", config.holdout = 0, config.max_record_bytes = 5000;
+    config.train = {(folder / "good.jsonl").string(), (folder / name).string()};
+    const auto message =
+        testing::error_of(ExitCode::kData, [&] { load_dataset(config, {}, ByteTokenizer()); });
+    EXPECT_NE(message.find("% of the bytes, cannot be used"), std::string::npos) << name << message;
+    EXPECT_NE(message.find(name), std::string::npos) << name << message;
+    config.on_bad_record = "skip";
+    EXPECT_EQ(load_dataset(config, {}, ByteTokenizer()).bad.total(), 1u) << name;
+  }
+  // One that was cut near its end is as good as whole.
+  const std::string whole = gzip(lines);
+  std::ofstream(folder / "cut.gz", std::ios::binary) << whole.substr(0, whole.size() - 9);
+  DataConfig config;
+  config.source = "jsonl", config.holdout = 0;
+  config.train = {(folder / "cut.gz").string()};
+  EXPECT_EQ(load_dataset(config, {}, ByteTokenizer()).bad.total(), 1u);
+}
+
 TEST(BadFiles, TheFirstTenAreNamedWithFileLineAndByte) {
   TempFolder folder;
   std::ofstream(folder / "a.jsonl") << kGood << "\n\n{oops\n" << kGood << "\n[]\n";

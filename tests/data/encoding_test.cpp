@@ -111,10 +111,35 @@ TEST_F(OtherEncodings, StopTheRunAndNameTheConversion) {
   EXPECT_NE(packed.find("iconv -f GB18030"), std::string::npos) << packed;
 }
 
-// Up to 5 % may be bad, or fewer than three documents; who says skip means it.
+// A file of few documents is much of the text.
+TEST_F(OtherEncodings, OfOneFileAmongOthersStopTheRunByItsBytes) {
+  std::string good, german;
+  for (int i = 0; i < 200; ++i) good += "A line of text in the file before it.\n\n";
+  for (int i = 0; i < 20; ++i) german += kGerman + "\n";
+  for (const char* how : {"start", "live", "cache"}) {
+    DataConfig data = write("latin1.txt", german);
+    const std::string latin1 = data.train[0];
+    data.train = {write("corpus.txt", good).train[0], latin1};
+    data.documents = "blank_line";
+    if (std::string(how) == "cache")
+      data.cache = (folder_ / "cache").string();
+    else
+      data.tokenize = how;
+    const std::string message = refused(data);
+    EXPECT_NE(message.find("1 of 201 documents, about 2"), std::string::npos) << message;
+    EXPECT_NE(message.find("% of the bytes, cannot be used"), std::string::npos) << message;
+    EXPECT_NE(message.find("iconv -f WINDOWS-1252 -t UTF-8 " + latin1), std::string::npos) << message;
+    data.on_bad_record = "skip";
+    EXPECT_EQ(load_dataset(data, {}, ByteTokenizer()).bad.total(), 1u);
+    data.on_bad_record = "auto";
+    refused(data);  // from what was written down, too
+  }
+}
+
+// Up to 5 % may be bad, or fewer than three short documents; who says skip means it.
 TEST_F(OtherEncodings, AFewBadDocumentsAreSkipped) {
   std::string good;
-  for (int i = 0; i < 100; ++i) good += "A line of text.\n";
+  for (int i = 0; i < 100; ++i) good += std::string(kGerman.size(), 'x') + "\n";
   const std::string bad = kGerman + "\n";
   EXPECT_EQ(load_dataset(write("a.txt", good + bad + bad + bad + bad + bad), {}, ByteTokenizer()).bad.total(),
             5u);

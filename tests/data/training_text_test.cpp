@@ -82,5 +82,24 @@ TEST(TrainingText, OfPairsItIsEitherSideOrBoth) {
   }
 }
 
+// So that "N of M documents" is said of all of them.
+TEST(TrainingText, HeldOutRecordsThatAreBadAreCounted) {
+  TempFolder folder;
+  std::ofstream file(folder / "a.jsonl");
+  for (int i = 0; i < 200; ++i) file << (i < 7 ? R"({"text":"good )" : R"({"body":"bad )") << i << "\"}\n";
+  file.close();
+  DataConfig config;
+  config.source = "jsonl", config.holdout = 0.3;
+  config.train = {(folder / "a.jsonl").string()};
+  for (const char* how : {"hash", "tail"}) {
+    config.holdout_by = how;
+    TrainingText texts(config, {});
+    std::string text;
+    while (texts.next(text)) EXPECT_EQ(text.substr(0, 4), "good");
+    EXPECT_EQ(texts.good(), 7u) << how;
+    EXPECT_EQ(texts.bad().total(), 193u) << how;
+  }
+}
+
 }  // namespace
 }  // namespace tightloop

@@ -178,6 +178,29 @@ TEST_F(OwnFiles, AHintIsForTheRecipesOwnMissingFiles) {
   EXPECT_FALSE(contains(other.output, "Get them there.")) << other.output;
 }
 
+TEST_F(OwnFiles, OfCsvAreConvertedByTheCommandThatIsGiven) {
+  std::string rows = "question,answer,source\n";
+  for (int i = 0; i < 30; ++i) rows += "\"What, then, is " + std::to_string(i) + "?\",It is it.,me\n";
+  write_file_whole(folder_ / "my data.csv", rows);
+  const std::string tokens = "--tokenizer.vocab_size 300 ";
+  const auto text =
+      in("tightloop data check " + kConfigs + "text.yaml' " + tokens + "--data.train 'my data.csv'");
+  const auto refused =
+      in("tightloop train " + kConfigs + "finetune.yaml' " + tokens + "--data.train 'my data.csv'");
+  for (const auto& outcome : {text, refused}) {
+    EXPECT_EQ(outcome.exit_code, 3) << outcome.output;
+    EXPECT_TRUE(contains(outcome.output, "columns question, answer, source")) << outcome.output;
+  }
+  const size_t from = refused.output.find("python3 -c"), end = refused.output.find('\n', from);
+  ASSERT_NE(from, std::string::npos) << refused.output;
+  ok(refused.output.substr(from, end - from));
+  const auto made =
+      ok("tightloop data check " + kConfigs + "finetune.yaml' " + tokens + "--data.train 'my data.jsonl'");
+  EXPECT_TRUE(contains(made.output, "30 records")) << made.output;
+  ok("tightloop data check " + kConfigs + "text.yaml' " + tokens +
+     "--data.source text --data.train 'my data.csv'");
+}
+
 TEST_F(OwnFiles, ATokenizerSaysWhatItLeftOutAndHowFarItGot) {
   write_file_whole(folder_ / "tiny.txt", "a small text\n");
   const auto tiny = ok("tightloop tokenizer train tiny.txt --vocab-size 8192 --output tok");
@@ -186,7 +209,11 @@ TEST_F(OwnFiles, ATokenizerSaysWhatItLeftOutAndHowFarItGot) {
   for (int i = 0; i < 30; ++i) records += "{\"text\": \"some words of a record\"}\n";
   records += "{\"text\": \"" + std::string(70 << 20, 'x') + "\"}\n";
   write_file_whole(folder_ / "long.jsonl", records);
-  const auto cut = ok("tightloop tokenizer train long.jsonl --vocab-size 260 --output tok --overwrite");
+  const auto lost = in("tightloop tokenizer train long.jsonl --vocab-size 260 --output tok --overwrite");
+  EXPECT_EQ(lost.exit_code, 3) << lost.output;
+  EXPECT_TRUE(contains(lost.output, "1 of 31 documents, about 100 % of the bytes, cannot")) << lost.output;
+  const auto cut = ok(
+      "tightloop tokenizer train long.jsonl --vocab-size 260 --on-bad-record skip --output tok --overwrite");
   EXPECT_TRUE(contains(cut.output, "1 too_long")) << cut.output;
   EXPECT_TRUE(contains(cut.output, "long.jsonl:31")) << cut.output;
 }
