@@ -121,6 +121,10 @@ std::string bytes_text(double bytes) {
   return bytes >= 1e6 ? fmt::format("{:.3g} MB", bytes / 1e6) : fmt::format("{:.3g} kB", bytes / 1e3);
 }
 
+std::string about_seconds(double seconds) {
+  return seconds < 60 ? "less than a minute" : "about " + human_seconds(seconds);
+}
+
 }  // namespace
 
 double bytes_per_token(int64_t vocab_size) {
@@ -211,17 +215,26 @@ std::string settle_sizes(Recipe& recipe, const Config& config) {
   const double seen =
       train.epochs > 0 ? train.epochs * tokens : static_cast<double>(train.steps * step_tokens);
   const double seconds = seen * flops / facts.flops;
+  recipe.expected_tokens = tokens, recipe.expected_seconds = seconds;
   return fmt::format(
-      "{} of text, about {} tokens{}: vocabulary {}, {}{} layers of {} ({} parameters), {} a step, {}; {}{} "
-      "on "
+      "{} of text, about {} tokens{}: vocabulary {}, {}{} layers of {} ({} parameters), {} a step, {}; {} on "
       "{}.",
       bytes_text(facts.bytes), human_count(tokens), pairs ? " a side" : "", vocabulary,
       pairs ? fmt::format("{} + ", model.encoder_layers) : "", model.layers, model.width,
       human_count(static_cast<double>(model_size(model).total)),
       pairs ? fmt::format("{} tokens", step_tokens) : fmt::format("{} rows of {} tokens", rows, data.seq_len),
       train.epochs > 0 ? fmt::format("{} epochs", train.epochs) : fmt::format("{} steps", train.steps),
-      seconds < 60 ? "" : "about ", seconds < 60 ? "less than a minute" : human_seconds(seconds),
+      about_seconds(seconds),
       facts.gpu ? "this GPU" : fmt::format("{} CPU cores", std::llround(facts.flops / kCoreFlops)));
+}
+
+std::string corrected_sizes(const Recipe& recipe, uint64_t tokens) {
+  constexpr double kClose = 0.25;
+  const double share = static_cast<double>(tokens) / std::max(recipe.expected_tokens, 1.0);
+  if (recipe.expected_tokens == 0 || std::abs(share - 1) <= kClose) return {};
+  return fmt::format("The files gave {} tokens, not the {} that were expected{}.",
+                     human_count(static_cast<double>(tokens)), human_count(recipe.expected_tokens),
+                     recipe.train.epochs > 0 ? ": " + about_seconds(share * recipe.expected_seconds) : "");
 }
 
 }  // namespace tightloop

@@ -42,5 +42,8 @@ bool has_auto_sizes(const Recipe& recipe);
 /// as it is. Gives a sentence about it, empty where only the held-out part was to be chosen. A usage error
 /// where no file is named.
 std::string settle_sizes(Recipe& recipe, const Config& config);
+/// A sentence where the files have given more than a quarter more or fewer tokens than it expected; else
+/// empty.
+std::string corrected_sizes(const Recipe& recipe, uint64_t tokens);
 
 }  // namespace tightloop

@@ -9,6 +9,7 @@
 #include "core/terminal.h"
 #include "data/random_documents.h"
 #include "model/model_size.h"
+#include "train/auto_sizes.h"
 #include "train/checkpoint.h"
 #include "train/loading.h"
 #include "train/memory_plan.h"
@@ -26,6 +27,9 @@ LanguageTask::LanguageTask(Recipe& recipe, const RunFolder& run, nlohmann::json&
     tokenizer_ = prepare_tokenizer(recipe, run);
     dataset_ = load_dataset(recipe.data, recipe.tasks, *tokenizer_, recipe.chat, nullptr, run.index());
     if (dataset_.bad.total() > 0) log::warn("{}", dataset_.bad.report());
+    const uint64_t held_out = recipe.data.val.empty() ? dataset_.val->tokens() : 0;
+    if (const auto sizes = corrected_sizes(recipe, dataset_.train->tokens() + held_out); !sizes.empty())
+      log::info("{}", sizes);
     keep_counts(dataset_, metadata);
     recipe.model.resolve(tokenizer_->vocab_size(), recipe.data.seq_len);
   }

@@ -29,6 +29,9 @@ struct Recipe {
   LogConfig log;
   ops::OpsConfig ops;
 
+  /// What settle_sizes() expects of the files, to be corrected once they are read; 0: nothing was said.
+  double expected_tokens = 0, expected_seconds = 0;
+
   /// All sections, bound to this object.
   Config bind();
 };

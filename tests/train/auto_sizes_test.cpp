@@ -131,5 +131,17 @@ TEST(AutoSizes, NoFileIsASentence) {
   EXPECT_NE(why.find("--data.train"), std::string::npos) << why;
 }
 
+TEST(AutoSizes, AreCorrectedWhereTheFilesGiveOtherNumbers) {
+  Recipe recipe;
+  EXPECT_EQ(corrected_sizes(recipe, 1000), "");  // nothing was said
+  recipe.expected_tokens = 100e3, recipe.expected_seconds = 240, recipe.train.epochs = 2;
+  EXPECT_EQ(corrected_sizes(recipe, 76000), "");
+  EXPECT_EQ(corrected_sizes(recipe, 124000), "");
+  EXPECT_EQ(corrected_sizes(recipe, 50000),
+            "The files gave 50.0k tokens, not the 100k that were expected: about 2m00s.");
+  recipe.train.epochs = 0;
+  EXPECT_EQ(corrected_sizes(recipe, 130000), "The files gave 130k tokens, not the 100k that were expected.");
+}
+
 }  // namespace
 }  // namespace tightloop::testing
