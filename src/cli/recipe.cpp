@@ -65,7 +65,9 @@ void refuse_what_is_no_recipe(const std::string& file) {
     for (const fs::path& entry : folder_entries(folder))
       if (entry.extension() == ".yaml") names.push_back(entry.stem().string());
   const auto guess = nearest(fs::path(file).stem().string(), names);
-  throw usage_error("there is no recipe '{}'.{}", file,
+  const fs::path here = fs::path(file).is_absolute() ? "" : fs::current_path(failure);
+  throw usage_error("there is no recipe '{}'{}.{}", file,
+                    here.empty() ? "" : fmt::format(" in '{}'", here.string()),
                     guess ? fmt::format(" Did you mean '{}'?", (folder / (*guess + ".yaml")).string()) : "");
 }
 
@@ -139,7 +141,7 @@ Recipe read_recipe(const std::string& file, const Settings& settings, std::vecto
   const Recipe alone = read_onto({}, /*whole=*/false);
   refuse_other_encodings(file, settings);
   if (alone.train.init_from.empty()) return read_onto({}, /*whole=*/true);
-  const std::string from = existing_run(alone.train.init_from);
+  const std::string from = existing_run(alone.train.init_from, fs::path(file).parent_path());
   const SavedModel parent(from);
   Recipe underneath;
   underneath.model = parent.recipe().model;

@@ -40,6 +40,10 @@ struct TrainArguments {
 };
 
 fs::path run_path(const RunConfig& run, const std::string& file) {
+  if (run.name.find('/') != std::string::npos || run.name == ".." || run.name == ".")
+    throw usage_error(
+        "run.name '{}' is no name of a folder in '{}' (run.dir). Another place for runs: --run.dir FOLDER.",
+        run.name, run.dir);
   return fs::path(run.dir) / (run.name.empty() ? fs::path(file).stem().string() : run.name);
 }
 
@@ -194,7 +198,7 @@ void add_train(CLI::App& app, const Settings& settings) {
                "'tightloop config' lists all settings; 'tightloop config RECIPE' shows those of a recipe.\n"
                "Examples:\n"
                "  tightloop train configs/quickstart.yaml --train.steps 2000 --run.name longer\n"
-               "  tightloop train configs/text.yaml --data.train books/*.txt --run.name mine\n"
+               "  tightloop train configs/text.yaml --data.train 'books/*.txt' --run.name mine\n"
                "  tightloop train --resume runs/longer");
   verb->callback([=] { train(*options, settings); });
 }

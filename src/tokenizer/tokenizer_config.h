@@ -13,6 +13,7 @@ struct TokenizerConfig {
   std::string path, target_path;
   std::string type = "byte_bpe";
   int64_t vocab_size = 4096;
+  bool size_is_chosen = false;  // by the program: no setting, and text that gives fewer tokens is no surprise
   double character_coverage = 0.9995;
   bool joint = true;
   std::string pattern = "gpt2";

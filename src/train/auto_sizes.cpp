@@ -186,7 +186,8 @@ std::string settle_sizes(Recipe& recipe, const Config& config) {
   const AutoSizes sizes = choose_sizes(facts);
   DataConfig& data = recipe.data;
   TrainConfig& train = recipe.train;
-  if (recipe.tokenizer.vocab_size == 0) recipe.tokenizer.vocab_size = sizes.vocab_size;
+  if (recipe.tokenizer.vocab_size == 0)
+    recipe.tokenizer.vocab_size = sizes.vocab_size, recipe.tokenizer.size_is_chosen = true;
   if (recipe.model.preset == "auto") settle_model(recipe.model, sizes, config);
   if (data.seq_len == 0) data.seq_len = sizes.seq_len;
 

@@ -41,8 +41,9 @@ class CountedText {
         bad.total() > 0 ? advice_about_files(data_) : "");
   }
   const BadRecords& bad() const { return texts_.bad(); }
-  void warn_unless(int32_t wanted, const Tokenizer& tokenizer) const {
+  void warn_unless(int32_t wanted, const Tokenizer& tokenizer, bool chosen) const {
     if (tokenizer.vocab_size() >= wanted) return;
+    if (chosen) return log::info("The text gives a vocabulary of {} tokens.", tokenizer.vocab_size());
     log::warn(
         "The vocabulary has {} tokens, not the {} that were asked for: {} bytes of text give no more. A "
         "smaller "
@@ -70,7 +71,7 @@ std::unique_ptr<Tokenizer> train_of(const Recipe& recipe, PairSide side) {
     options.vocab_size = size, options.model_type = config.type, options.threads = threads;
     options.character_coverage = config.character_coverage, options.exact = false;
     if (!loads_pairs(recipe)) options.control_symbols = config.chat_tokens();
-    return train_tokenizer(options, recipe.data, recipe.tasks, side);
+    return train_tokenizer(options, recipe.data, recipe.tasks, side, nullptr, config.size_is_chosen);
   }
   constexpr int32_t kBytes = 257;  // and the end of text
   if (size < kBytes)
@@ -80,13 +81,14 @@ std::unique_ptr<Tokenizer> train_of(const Recipe& recipe, PairSide side) {
   options.special_tokens = config.special_tokens_for(size);
   // One token a byte has nothing to learn from the texts.
   if (size == kBytes) return train_bpe(options, [](std::string&) { return false; });
-  return train_tokenizer(options, recipe.data, recipe.tasks, side);
+  return train_tokenizer(options, recipe.data, recipe.tasks, side, nullptr, config.size_is_chosen);
 }
 
 }  // namespace
 
 std::unique_ptr<Tokenizer> train_tokenizer(BpeTrainOptions options, const DataConfig& data,
-                                           const TasksConfig& tasks, PairSide side, BadRecords* bad) {
+                                           const TasksConfig& tasks, PairSide side, BadRecords* bad,
+                                           bool size_is_chosen) {
   CountedText texts(data, tasks, side);
   std::optional<ProgressLine> progress;
   texts.show_reading(progress);
@@ -99,13 +101,14 @@ std::unique_ptr<Tokenizer> train_tokenizer(BpeTrainOptions options, const DataCo
   };
   auto tokenizer = train_bpe(options, [&](std::string& text) { return texts.next(text); });
   progress.reset();
-  texts.warn_unless(options.vocab_size, *tokenizer);
+  texts.warn_unless(options.vocab_size, *tokenizer, size_is_chosen);
   if (bad) *bad = texts.bad();
   return tokenizer;
 }
 
 std::unique_ptr<Tokenizer> train_tokenizer(const SentencePieceTrainOptions& options, const DataConfig& data,
-                                           const TasksConfig& tasks, PairSide side, BadRecords* bad) {
+                                           const TasksConfig& tasks, PairSide side, BadRecords* bad,
+                                           bool size_is_chosen) {
   CountedText texts(data, tasks, side);
   std::optional<ProgressLine> progress;
   texts.show_reading(progress);
@@ -115,7 +118,7 @@ std::unique_ptr<Tokenizer> train_tokenizer(const SentencePieceTrainOptions& opti
     return more;
   });
   progress.reset();
-  texts.warn_unless(options.vocab_size, *tokenizer);
+  texts.warn_unless(options.vocab_size, *tokenizer, size_is_chosen);
   if (bad) *bad = texts.bad();
   return tokenizer;
 }

@@ -15,11 +15,11 @@ namespace tightloop {
 /// side or on both. Warns where the vocabulary stays smaller than asked; `bad` gets what was left out.
 std::unique_ptr<Tokenizer> train_tokenizer(BpeTrainOptions options, const DataConfig& data,
                                            const TasksConfig& tasks, PairSide side = PairSide::kBoth,
-                                           BadRecords* bad = nullptr);
+                                           BadRecords* bad = nullptr, bool size_is_chosen = false);
 /// The same for a SentencePiece model.
 std::unique_ptr<Tokenizer> train_tokenizer(const SentencePieceTrainOptions& options, const DataConfig& data,
                                            const TasksConfig& tasks, PairSide side = PairSide::kBoth,
-                                           BadRecords* bad = nullptr);
+                                           BadRecords* bad = nullptr, bool size_is_chosen = false);
 
 /// The tokenizer that the recipe names, or one trained on its data.
 std::unique_ptr<Tokenizer> make_tokenizer(const Recipe& recipe);

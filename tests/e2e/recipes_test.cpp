@@ -126,6 +126,18 @@ TEST(CpuMemory, ATrainingThatDoesNotFitIsRefused) {
   EXPECT_FALSE(fs::exists(folder / "runs/quickstart"));
 }
 
+TEST(Recipes, AVocabularyOfTheProgramsChoiceIsNoWarning) {
+  const TempFolder folder;
+  std::string words;
+  for (int i = 0; i < 300; ++i) words += "so much text and so little in it\n";
+  write_file_whole(folder / "a.txt", words);
+  const auto outcome = run(folder.path(), "tightloop train " + recipe("text") +
+                                              "--data.train a.txt --train.device cpu --train.stop_at 1");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "The text gives a vocabulary of ")) << outcome.output;
+  EXPECT_FALSE(contains(outcome.output, "asked for")) << outcome.output;
+}
+
 TEST(Recipes, OneIsEnough) {
   const TempFolder folder;
   const auto outcome = run(folder.path(), "tightloop train " + recipe("text") + recipe("quickstart"));
