@@ -14,3 +14,4 @@ target_link_libraries(tightloop_parquet PRIVATE tightloop_flags fmt::fmt ${PARQU
 target_include_directories(tightloop_parquet SYSTEM PRIVATE ${ARROW_DIR}/include)
 target_link_options(tightloop_parquet PRIVATE -Wl,--allow-shlib-undefined)
 set_target_properties(tightloop_parquet PROPERTIES BUILD_RPATH ${ARROW_DIR})
+add_dependencies(tightloop tightloop_parquet)  # they share C++ types: one must not be older than the other
