@@ -18,7 +18,7 @@ if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nv
 endif()
 find_package(CUDAToolkit REQUIRED)
 
-file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cuda/*.cpp ${CMAKE_SOURCE_DIR}/src/cuda/*.cu
+file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cuda/*.cpp ${CMAKE_SOURCE_DIR}/src/ops/*_cuda.cpp
      ${CMAKE_SOURCE_DIR}/src/ops/*.cu)
 add_library(tightloop_cuda MODULE ${sources})
 target_link_libraries(tightloop_cuda PRIVATE torch_torch_cuda torch_c10_cuda torch_torch_cpu torch_c10 CUDA::cudart fmt::fmt)

@@ -36,12 +36,12 @@ function(tightloop_units name list)
   set(${list} ${units} PARENT_SCOPE)
 endfunction()
 
-# tightloop_layer(name USES targets...): one folder of src/ as an object library, so that what registers itself
-# (operators, families) is never dropped by the linker.
+# tightloop_layer(name USES targets...): one folder of src/, with its folders, as an object library, so that what
+# registers itself (operators, families) is never dropped by the linker. Plug-ins have their own sources.
 function(tightloop_layer name)
   cmake_parse_arguments(LAYER "" "" "USES" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
-  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$|/[a-z0-9_]+_plugin\\.cpp$")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$|_(plugin|cuda)\\.cpp$")
   tightloop_units(${name} sources)
   if(sources)
     add_library(tightloop_${name} OBJECT ${sources})

@@ -9,7 +9,7 @@ if(NOT ARROW_LIBRARY OR NOT PARQUET_LIBRARY)
 endif()
 file(REAL_PATH ${TIGHTLOOP_ARROW} ARROW_DIR)
 
-add_library(tightloop_parquet MODULE ${CMAKE_SOURCE_DIR}/src/data/parquet_plugin.cpp)
+add_library(tightloop_parquet MODULE ${CMAKE_SOURCE_DIR}/src/data/read/parquet_plugin.cpp)
 target_link_libraries(tightloop_parquet PRIVATE tightloop_flags fmt::fmt ${PARQUET_LIBRARY} ${ARROW_LIBRARY})
 target_include_directories(tightloop_parquet SYSTEM PRIVATE ${ARROW_DIR}/include)
 target_link_options(tightloop_parquet PRIVATE -Wl,--allow-shlib-undefined)

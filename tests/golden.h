@@ -3,8 +3,8 @@
 #include <string>
 
 #include "core/config.h"
+#include "model/files/safetensors.h"
 #include "model/model_config.h"
-#include "model/safetensors.h"
 #include "support.h"
 
 namespace tightloop::testing {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/tokenizer/unicode_tables.cpp, nfc_tables.cpp and lower_case_tables.cpp.
+"""Writes src/tokenizer/unicode/unicode_tables.cpp, nfc_tables.cpp and lower_case_tables.cpp.
 
 The classes are asked from the regex engine of Hugging Face tokenizers, code point by code point, and checked against
 tiktoken's, because equal ids are the point: the pinned versions of both (tools/versions) know Unicode 16.0.
@@ -15,7 +15,7 @@ import tiktoken
 from tokenizers import Regex, pre_tokenizers
 from tokenizers.normalizers import NFD
 
-SOURCE = pathlib.Path(__file__).parent.parent / "src" / "tokenizer"
+SOURCE = pathlib.Path(__file__).parent.parent / "src" / "tokenizer" / "unicode"
 POINTS = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
 # In the order of enum CharClass (unicode.h); what is in none of them is kOther (0).
 CLASSES = [(r"[\p{Lu}\p{Lt}]", 1), (r"\p{Ll}", 2), (r"[\p{Lm}\p{Lo}]", 3), (r"\p{M}", 4), (r"\p{N}", 5), (r"\s", 6)]
@@ -85,7 +85,7 @@ def write_classes():
     words = [f"0x{first * 8 + number:x}" for first, number in ranges(values)]
     write(
         "unicode_tables.cpp",
-        '#include "tokenizer/unicode.h"\n\nnamespace tightloop {\n\n'
+        '#include "tokenizer/unicode/unicode.h"\n\nnamespace tightloop {\n\n'
         "// Unicode 16.0. Each word is 8 * the first code point of a range + its CharClass.\n"
         + table("uint32_t", "kClassRanges", words)
         + "}  // namespace tightloop\n",
@@ -119,7 +119,7 @@ def write_nfc():
     words = [f"0x{first * 256 + ccc:x}" for first, ccc in ranges(classes)]
     write(
         "nfc_tables.cpp",
-        '#include "tokenizer/nfc.h"\n\nnamespace tightloop {\n\n'
+        '#include "tokenizer/unicode/nfc.h"\n\nnamespace tightloop {\n\n'
         "// Unicode 9.0. {character, first part, second part}.\n"
         + table("CanonicalPair", "kCanonicalPairs", pairs)
         + "// Pairs that stay apart.\n"
@@ -153,7 +153,7 @@ def write_lower_case():
     words = [f"0x{first * 4 + kind:x}" for first, kind in ranges(kinds)]
     write(
         "lower_case_tables.cpp",
-        '#include "tokenizer/lower_case.h"\n\nnamespace tightloop {\n\n'
+        '#include "tokenizer/unicode/lower_case.h"\n\nnamespace tightloop {\n\n'
         f"// Unicode {unicodedata.unidata_version}. {{first, last, stride, what is added}}.\n"
         + table("LowerCaseRange", "kLowerCaseRanges", [f"{{0x{a:x},0x{b:x},{s},{d}}}" for a, b, s, d in rows])
         + "// Each word is 4 * the first code point of a range + its kind: 1 cased, 2 looked past, 0 others.\n"

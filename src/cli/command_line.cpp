@@ -7,7 +7,7 @@
 
 #include "cli/wrong_use.h"
 #include "core/error.h"
-#include "train/recipe.h"
+#include "train/settings/recipe.h"
 
 namespace tightloop::cli {
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "train/recipe.h"
+#include "train/settings/recipe.h"
 
 namespace tightloop::cli {
 

@@ -13,7 +13,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/log.h"
-#include "train/run_folder.h"
+#include "train/run/run_folder.h"
 
 namespace tightloop::cli {
 

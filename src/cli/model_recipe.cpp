@@ -3,7 +3,7 @@
 #include "cli/model_choice.h"
 #include "cli/recipe.h"
 #include "core/files.h"
-#include "train/saved_model.h"
+#include "train/run/saved_model.h"
 
 namespace tightloop::cli {
 

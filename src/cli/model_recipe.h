@@ -3,7 +3,7 @@
 #include <string>
 
 #include "cli/verbs.h"
-#include "train/recipe.h"
+#include "train/settings/recipe.h"
 
 namespace tightloop::cli {
 

@@ -11,11 +11,11 @@
 #include "core/files.h"
 #include "core/log.h"
 #include "tokenizer/tokenizer.h"
-#include "tokenizer/unicode.h"
-#include "train/auto_sizes.h"
-#include "train/run_length.h"
-#include "train/saved_model.h"
-#include "train/settle_source.h"
+#include "tokenizer/unicode/unicode.h"
+#include "train/run/run_length.h"
+#include "train/run/saved_model.h"
+#include "train/settings/auto_sizes.h"
+#include "train/settings/settle_source.h"
 
 namespace tightloop::cli {
 

@@ -4,13 +4,13 @@
 #include <vector>
 
 #include "cli/verbs.h"
-#include "train/recipe.h"
+#include "train/settings/recipe.h"
 
 namespace tightloop::cli {
 
 /// The recipe in a file, with the command line's settings on top. Where it starts from another model
 /// (train.init_from), that one's sizes and tokenizer lie underneath.
-/// data.source is settled (train/settle_source.h), and sizes that it leaves open are chosen by the data and
+/// data.source is settled (train/settings/settle_source.h), and sizes that it leaves open are chosen by the data and
 /// the device. `notes` gets sentences about that; without it, those about the source go to the log.
 Recipe read_recipe(const std::string& file, const Settings& settings,
                    std::vector<std::string>* notes = nullptr);

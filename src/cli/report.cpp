@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/terminal.h"
-#include "train/metrics.h"
+#include "train/report/metrics.h"
 
 namespace tightloop::cli {
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/device.h"
-#include "train/precision.h"
+#include "train/engine/precision.h"
 
 namespace tightloop::cli {
 

@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "train/memory_plan.h"
-#include "train/recipe.h"
+#include "train/settings/memory_plan.h"
+#include "train/settings/recipe.h"
 
 namespace tightloop::cli {
 

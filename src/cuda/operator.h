@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "cuda/launching.h"
-#include "ops/dropout.h"
 #include "ops/launch.h"
+#include "ops/pointwise/dropout.h"
 
 namespace tightloop::cuda {
 

@@ -7,13 +7,13 @@
 #include "core/interrupt.h"
 #include "core/log.h"
 #include "core/progress_line.h"
+#include "data/batch/pairs.h"
+#include "data/batch/rows.h"
 #include "data/dataset.h"
-#include "data/named_files.h"
-#include "data/pairs.h"
-#include "data/rows.h"
-#include "data/tail.h"
-#include "data/token_range.h"
-#include "data/tokenize.h"
+#include "data/read/named_files.h"
+#include "data/store/tail.h"
+#include "data/store/token_range.h"
+#include "data/store/tokenize.h"
 
 namespace tightloop {
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "data/bad_records.h"
 #include "data/mixture.h"
-#include "data/source.h"
+#include "data/read/bad_records.h"
+#include "data/store/source.h"
 
 namespace tightloop {
 

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "data/bad_records.h"
-#include "data/chat.h"
 #include "data/data_config.h"
-#include "data/documents.h"
-#include "data/tasks.h"
+#include "data/generate/tasks.h"
+#include "data/read/bad_records.h"
+#include "data/render/chat.h"
+#include "data/store/documents.h"
 #include "tokenizer/tokenizer.h"
 
 namespace tightloop {
@@ -22,7 +22,7 @@ struct Dataset {
   BadRecords bad;                               // what was skipped; bad.report() is for the log
 };
 
-/// Of pairs, documents 2i and 2i + 1 are a sentence and its translation (see data/pairs.h).
+/// Of pairs, documents 2i and 2i + 1 are a sentence and its translation (see data/batch/pairs.h).
 ///
 /// Reads and tokenizes all of it, on data.tokenizer_threads threads. A data error names a file that cannot be
 /// read. With data.tokenize `live` the documents are tokenized when they are asked for: the tokenizers must

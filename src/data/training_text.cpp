@@ -5,11 +5,11 @@
 
 #include "core/error.h"
 #include "core/interrupt.h"
-#include "data/held_out.h"
-#include "data/render.h"
-#include "data/source.h"
-#include "data/tail.h"
-#include "data/toy_pairs.h"
+#include "data/generate/toy_pairs.h"
+#include "data/render/render.h"
+#include "data/store/held_out.h"
+#include "data/store/source.h"
+#include "data/store/tail.h"
 
 namespace tightloop {
 

@@ -4,10 +4,10 @@
 #include <memory>
 #include <string>
 
-#include "data/bad_records.h"
 #include "data/data_config.h"
-#include "data/record.h"
-#include "data/tasks.h"
+#include "data/generate/tasks.h"
+#include "data/read/bad_records.h"
+#include "data/read/record.h"
 
 namespace tightloop {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/chat.h"
+#include "data/render/chat.h"
 #include "infer/generate.h"
 #include "model/language_model.h"
 #include "tokenizer/tokenizer.h"

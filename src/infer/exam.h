@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "data/chat.h"
 #include "data/data_config.h"
-#include "data/documents.h"
-#include "data/tasks.h"
+#include "data/generate/tasks.h"
+#include "data/render/chat.h"
+#include "data/store/documents.h"
 #include "infer/sample.h"
 #include "model/language_model.h"
 #include "tokenizer/tokenizer.h"
@@ -73,8 +73,8 @@ std::vector<ExamQuestion> exam_of(const std::vector<Question>& questions, const 
 inline constexpr size_t kShortAnswer = 16;
 
 /// Documents as questions: up to where something is to be learned it is the prompt, what is learned then is
-/// the answer. Only those whose answer can be compared: with "####" in it, or at most kShortAnswer tokens. The task is
-/// the document's source. At most `limit` (0: all) of each source.
+/// the answer. Only those whose answer can be compared: with "####" in it, or at most kShortAnswer tokens.
+/// The task is the document's source. At most `limit` (0: all) of each source.
 std::vector<ExamQuestion> exam_of(const Documents& documents, const std::vector<std::string>& sources,
                                   const Tokenizer& tokenizer, const std::vector<int32_t>& stop_tokens,
                                   int64_t limit);

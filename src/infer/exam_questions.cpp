@@ -6,8 +6,8 @@
 
 #include "core/error.h"
 #include "core/files.h"
-#include "data/line_reader.h"
-#include "data/render.h"
+#include "data/read/line_reader.h"
+#include "data/render/render.h"
 #include "infer/exam.h"
 
 namespace tightloop {

@@ -4,9 +4,9 @@
 
 #include "core/error.h"
 #include "core/files.h"
-#include "data/chat_jinja.h"
-#include "model/huggingface.h"
-#include "train/saved_model.h"
+#include "data/render/chat_jinja.h"
+#include "model/files/huggingface.h"
+#include "train/run/saved_model.h"
 
 namespace tightloop {
 

@@ -1,9 +1,9 @@
 #include "infer/loaded_run.h"
 
 #include "core/error.h"
-#include "train/precision.h"
-#include "train/run_folder.h"
-#include "train/saved_model.h"
+#include "train/engine/precision.h"
+#include "train/run/run_folder.h"
+#include "train/run/saved_model.h"
 
 namespace tightloop {
 

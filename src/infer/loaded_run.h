@@ -8,7 +8,7 @@
 #include "core/device.h"
 #include "model/language_model.h"
 #include "tokenizer/tokenizer.h"
-#include "train/recipe.h"
+#include "train/settings/recipe.h"
 
 namespace tightloop {
 

@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "core/interrupt.h"
-#include "data/line_reader.h"
+#include "data/read/line_reader.h"
 
 namespace tightloop {
 

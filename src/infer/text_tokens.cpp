@@ -3,9 +3,9 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/progress_line.h"
-#include "data/encoding.h"
-#include "data/text_reader.h"
-#include "tokenizer/unicode.h"
+#include "data/read/encoding.h"
+#include "data/read/text_reader.h"
+#include "tokenizer/unicode/unicode.h"
 
 namespace tightloop {
 

@@ -6,12 +6,12 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/progress_line.h"
-#include "data/bleu_words.h"
-#include "data/chrf.h"
-#include "data/render.h"
+#include "data/render/render.h"
 #include "infer/prompts.h"
-#include "train/precision.h"
-#include "train/saved_model.h"
+#include "score/bleu_words.h"
+#include "score/chrf.h"
+#include "train/engine/precision.h"
+#include "train/run/saved_model.h"
 
 namespace tightloop {
 

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "data/bleu.h"
-#include "data/documents.h"
+#include "data/store/documents.h"
 #include "infer/beam.h"
-#include "model/seq2seq.h"
-#include "train/recipe.h"
-#include "train/run_tokenizer.h"
+#include "model/families/seq2seq.h"
+#include "score/bleu.h"
+#include "train/run/run_tokenizer.h"
+#include "train/settings/recipe.h"
 
 namespace tightloop {
 

@@ -6,9 +6,9 @@
 #include <fmt/core.h>
 
 #include "core/error.h"
-#include "model/gpt2.h"
-#include "model/llama.h"
-#include "model/nanochat.h"
+#include "model/families/gpt2.h"
+#include "model/families/llama.h"
+#include "model/families/nanochat.h"
 
 namespace tightloop {
 

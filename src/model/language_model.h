@@ -4,10 +4,10 @@
 
 #include <memory>
 
-#include "model/kv_cache.h"
 #include "model/model_config.h"
-#include "model/parameters.h"
-#include "model/recompute.h"
+#include "model/parts/kv_cache.h"
+#include "model/parts/parameters.h"
+#include "model/parts/recompute.h"
 
 namespace tightloop {
 

@@ -11,7 +11,7 @@ namespace tightloop::ops::cuda {
 
 enum class Dtype { kFloat32, kBfloat16, kFloat16 };
 
-/// Dropout that a kernel applies in passing (ops/dropout.h): elements whose random word is below `threshold`
+/// Dropout that a kernel applies in passing (ops/pointwise/dropout.h): elements whose random word is below `threshold`
 /// become 0, the others are multiplied by `scale`. Without `random` nothing is dropped.
 struct Drop {
   const int64_t* random = nullptr;

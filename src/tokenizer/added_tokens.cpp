@@ -5,7 +5,7 @@
 #include <set>
 
 #include "core/hash.h"
-#include "tokenizer/unicode.h"
+#include "tokenizer/unicode/unicode.h"
 
 namespace tightloop {
 

@@ -7,7 +7,7 @@
 #include "core/files.h"
 #include "core/hash.h"
 #include "tokenizer/hf_json.h"
-#include "tokenizer/nfc.h"
+#include "tokenizer/unicode/nfc.h"
 #include "tokenizer/word_cache.h"
 
 namespace tightloop {

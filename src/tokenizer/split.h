@@ -9,7 +9,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "tokenizer/unicode.h"
+#include "tokenizer/unicode/unicode.h"
 
 namespace tightloop {
 

@@ -15,16 +15,16 @@
 #include "core/random.h"
 #include "core/terminal.h"
 #include "model/model_size.h"
-#include "train/auto_sizes.h"
-#include "train/checkpoint.h"
-#include "train/device_speed.h"
-#include "train/memory_plan.h"
-#include "train/precision.h"
-#include "train/run_length.h"
-#include "train/run_settings.h"
-#include "train/sinks.h"
-#include "train/step_numbers.h"
-#include "train/step_watch.h"
+#include "train/engine/device_speed.h"
+#include "train/engine/precision.h"
+#include "train/engine/step_numbers.h"
+#include "train/report/sinks.h"
+#include "train/report/step_watch.h"
+#include "train/run/checkpoint.h"
+#include "train/run/run_length.h"
+#include "train/run/run_settings.h"
+#include "train/settings/auto_sizes.h"
+#include "train/settings/memory_plan.h"
 
 namespace tightloop {
 
@@ -233,15 +233,7 @@ void Trainer::step(int64_t step, Feed& feed) {
 }
 
 void Trainer::extract(bool all) {
-  if (processes_.world() > 1 && buffer_->waiting().size(0) > 0) {
-    at::Tensor rows = buffer_->waiting();
-    at::Tensor sums = rows.narrow(1, 0, LossBuffer::kSums).contiguous(),
-               rest = rows.narrow(1, LossBuffer::kColumns, rows.size(1) - LossBuffer::kColumns).contiguous();
-    processes_.sum_({sums, rest});
-    rows.narrow(1, 0, LossBuffer::kSums).copy_(sums);
-    rows.narrow(1, LossBuffer::kColumns, rest.size(1)).copy_(rest);
-  }
-  buffer_->extract(engine_->syncs());
+  buffer_->extract(engine_->syncs(), &processes_);
   for (const StepSums& sums : buffer_->arrived(all ? 0 : 1)) handle(sums);
 }
 

@@ -12,19 +12,19 @@
 
 #include "core/device.h"
 #include "dist/processes.h"
-#include "train/checkpoint.h"
-#include "train/divergence.h"
-#include "train/feed.h"
-#include "train/language_task.h"
-#include "train/loss_buffer.h"
-#include "train/metrics.h"
-#include "train/optimizer.h"
-#include "train/progress.h"
-#include "train/recipe.h"
-#include "train/run_files.h"
-#include "train/run_folder.h"
-#include "train/step_engine.h"
-#include "train/task.h"
+#include "train/engine/divergence.h"
+#include "train/engine/feed.h"
+#include "train/engine/language_task.h"
+#include "train/engine/loss_buffer.h"
+#include "train/engine/step_engine.h"
+#include "train/engine/task.h"
+#include "train/optim/optimizer.h"
+#include "train/report/metrics.h"
+#include "train/report/progress.h"
+#include "train/run/checkpoint.h"
+#include "train/run/run_files.h"
+#include "train/run/run_folder.h"
+#include "train/settings/recipe.h"
 
 namespace tightloop {
 
@@ -35,19 +35,6 @@ struct TrainResult {
   std::vector<double> losses;  // one for each logging interval
   double mean_loss = 0;        // by token, over all steps of this run
   double seconds = 0;
-};
-
-/// What timing some steps gave.
-struct StepTimes {
-  std::vector<StepSums> steps;  // with the device's seconds, part by part
-  double seconds = 0;           // by the wall clock, all steps
-  double waited = 0;            // of these, for data
-  double host = 0;              // that the host took to start them
-  double copies = 0;            // of the device, beside its other work
-  int64_t tokens = 0;
-  int64_t peak_memory = 0;  // since the trainer was made: captured steps allocate only once
-  Syncs syncs;              // within the steps
-  GraphCounts graphs;
 };
 
 /// One run, from its recipe to its last checkpoint. It starts from fresh weights, or from those of
@@ -75,10 +62,6 @@ class Trainer {
   /// several processes the main one is asked.
   void also_evaluate(std::function<Task::Evaluation()> more) { more_evaluation_ = std::move(more); }
 
-  /// Times `steps` training steps, logged as always but neither evaluated nor saved. The first call warms up
-  /// with some more, later ones go on from there.
-  StepTimes time_steps(int64_t steps);
-
   Task& task() { return *task_; }
   Device& device() { return device_; }
   /// Of a run that trains one.
@@ -90,6 +73,8 @@ class Trainer {
   const Syncs& syncs() const { return engine_->syncs(); }
 
  private:
+  friend class StepTimer;  // src/bench: steps by the clock instead of run()
+
   LanguageTask& language() { return dynamic_cast<LanguageTask&>(*task_); }
   void announce() const;
   /// Fills in train.steps where train.epochs counts, and what follows from it.
@@ -145,7 +130,6 @@ class Trainer {
   StepStart start_;                         // of the step under way
   MemoryStats memory_;                      // as read last
   double host_seconds_ = 0;                 // that starting steps took
-  std::unique_ptr<Feed> timed_feed_;        // of time_steps
   std::vector<StepSums>* taken_ = nullptr;  // where sums go while steps are timed
   double flops_ = 0;                        // of one token, from shapes, as the main process counts them
   std::optional<double> counted_flops_;     // of one token, as the operators of this process were counted

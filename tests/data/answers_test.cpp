@@ -4,7 +4,7 @@
 #include "core/files.h"
 #include "data/byte_tokenizer.h"
 #include "data/dataset.h"
-#include "data/render.h"
+#include "data/render/render.h"
 #include "support.h"
 
 namespace tightloop {

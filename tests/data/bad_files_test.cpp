@@ -10,8 +10,8 @@
 #include "data/byte_tokenizer.h"
 #include "data/dataset.h"
 #include "data/gzip.h"
-#include "data/source.h"
-#include "data/tokenize.h"
+#include "data/store/source.h"
+#include "data/store/tokenize.h"
 #include "support.h"
 
 namespace tightloop {

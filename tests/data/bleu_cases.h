@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "data/bleu.h"
-#include "data/chrf.h"
+#include "score/bleu.h"
+#include "score/chrf.h"
 
 namespace tightloop::testing {
 

@@ -1,4 +1,4 @@
-#include "data/bleu.h"
+#include "score/bleu.h"
 
 #include <fmt/core.h>
 
@@ -9,10 +9,10 @@
 #include "core/files.h"
 #include "core/random.h"
 #include "data/bleu_cases.h"
-#include "data/bootstrap.h"
-#include "data/line_reader.h"
+#include "data/read/line_reader.h"
+#include "score/bootstrap.h"
 #include "support.h"
-#include "tokenizer/lower_case.h"
+#include "tokenizer/unicode/lower_case.h"
 
 namespace tightloop {
 namespace {

@@ -4,9 +4,9 @@
 #include <fstream>
 
 #include "data/byte_tokenizer.h"
-#include "data/chat.h"
 #include "data/dataset.h"
-#include "data/render.h"
+#include "data/render/chat.h"
+#include "data/render/render.h"
 #include "support.h"
 #include "tokenizer/byte_fallback.h"
 

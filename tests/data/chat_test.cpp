@@ -1,7 +1,7 @@
-#include "data/chat.h"
+#include "data/render/chat.h"
 
 #include "data/byte_tokenizer.h"
-#include "data/render.h"
+#include "data/render/render.h"
 #include "support.h"
 
 namespace tightloop {

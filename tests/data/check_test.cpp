@@ -5,12 +5,12 @@
 #include <set>
 #include <sstream>
 
+#include "data/batch/loader.h"
+#include "data/batch/pairs.h"
 #include "data/byte_tokenizer.h"
 #include "data/dataset.h"
-#include "data/loader.h"
-#include "data/pairs.h"
-#include "data/prepare.h"
-#include "data/show.h"
+#include "data/render/show.h"
+#include "data/store/prepare.h"
 #include "support.h"
 
 namespace tightloop {

@@ -1,4 +1,4 @@
-#include "data/encoding.h"
+#include "data/read/encoding.h"
 
 #include <fstream>
 

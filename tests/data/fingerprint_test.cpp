@@ -1,4 +1,4 @@
-#include "data/fingerprint.h"
+#include "data/store/fingerprint.h"
 
 #include <fmt/format.h>
 

@@ -1,9 +1,9 @@
-#include "data/infer_source.h"
+#include "data/read/infer_source.h"
 
 #include <algorithm>
 
 #include "data/gzip.h"
-#include "data/named_files.h"
+#include "data/read/named_files.h"
 #include "support.h"
 
 namespace tightloop {

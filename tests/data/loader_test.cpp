@@ -1,4 +1,4 @@
-#include "data/loader.h"
+#include "data/batch/loader.h"
 
 #include <algorithm>
 #include <set>

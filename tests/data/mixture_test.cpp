@@ -4,10 +4,10 @@
 #include <map>
 
 #include "core/random.h"
+#include "data/batch/loader.h"
 #include "data/byte_tokenizer.h"
 #include "data/dataset.h"
-#include "data/loader.h"
-#include "data/mixed_documents.h"
+#include "data/store/mixed_documents.h"
 #include "support.h"
 
 namespace tightloop {

@@ -3,13 +3,13 @@
 
 #include <fstream>
 
+#include "data/batch/loader.h"
+#include "data/batch/rows.h"
 #include "data/byte_tokenizer.h"
 #include "data/dataset.h"
-#include "data/loader.h"
-#include "data/mixed_documents.h"
-#include "data/named_files.h"
-#include "data/prepare.h"
-#include "data/rows.h"
+#include "data/read/named_files.h"
+#include "data/store/mixed_documents.h"
+#include "data/store/prepare.h"
 #include "support.h"
 
 namespace tightloop {

@@ -1,4 +1,4 @@
-#include "data/pairs.h"
+#include "data/batch/pairs.h"
 
 #include <fstream>
 #include <set>

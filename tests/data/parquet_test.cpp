@@ -1,4 +1,4 @@
-#include "data/parquet.h"
+#include "data/read/parquet.h"
 
 #include <cstdlib>
 #include <fstream>

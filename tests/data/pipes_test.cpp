@@ -12,8 +12,8 @@
 #include "core/files.h"
 #include "data/byte_tokenizer.h"
 #include "data/dataset.h"
-#include "data/line_reader.h"
-#include "data/prepare.h"
+#include "data/read/line_reader.h"
+#include "data/store/prepare.h"
 #include "support.h"
 #include "tokenizer/tokenizer.h"
 

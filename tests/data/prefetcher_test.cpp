@@ -1,4 +1,4 @@
-#include "data/prefetcher.h"
+#include "data/batch/prefetcher.h"
 
 #include <chrono>
 #include <stdexcept>

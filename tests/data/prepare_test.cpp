@@ -1,13 +1,13 @@
-#include "data/prepare.h"
+#include "data/store/prepare.h"
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/hash.h"
+#include "data/batch/loader.h"
 #include "data/byte_tokenizer.h"
 #include "data/dataset.h"
-#include "data/loader.h"
-#include "data/shards.h"
+#include "data/store/shards.h"
 #include "support.h"
 
 namespace tightloop {

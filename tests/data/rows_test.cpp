@@ -1,4 +1,4 @@
-#include "data/rows.h"
+#include "data/batch/rows.h"
 
 #include <algorithm>
 #include <map>

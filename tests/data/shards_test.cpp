@@ -1,4 +1,4 @@
-#include "data/shards.h"
+#include "data/store/shards.h"
 
 #include <chrono>
 #include <fstream>
@@ -6,8 +6,8 @@
 #include "core/allocations.h"
 #include "core/hash.h"
 #include "core/random.h"
-#include "data/loader.h"
-#include "data/shard_writer.h"
+#include "data/batch/loader.h"
+#include "data/store/shard_writer.h"
 #include "support.h"
 
 namespace tightloop {

@@ -1,4 +1,4 @@
-#include "data/tasks.h"
+#include "data/generate/tasks.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "data/text_reader.h"
+#include "data/read/text_reader.h"
 
 #include <zstd.h>
 
@@ -6,7 +6,7 @@
 
 #include "core/random.h"
 #include "data/gzip.h"
-#include "data/line_reader.h"
+#include "data/read/line_reader.h"
 #include "support.h"
 
 namespace tightloop {

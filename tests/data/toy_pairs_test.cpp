@@ -1,10 +1,10 @@
-#include "data/toy_pairs.h"
+#include "data/generate/toy_pairs.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "data/random_documents.h"
+#include "data/generate/random_documents.h"
 
 namespace tightloop {
 namespace {

@@ -14,7 +14,7 @@
 #include "dist/process_group.h"
 #include "dist/several.h"
 #include "ops/compare.h"
-#include "train/loss.h"
+#include "train/engine/loss.h"
 
 namespace tightloop::testing {
 namespace {

@@ -9,11 +9,11 @@
 #include <cmath>
 #include <vector>
 
+#include "ops/attention/rope.h"
 #include "ops/compare.h"
-#include "ops/cross_entropy.h"
-#include "ops/rms_norm.h"
-#include "ops/rope.h"
-#include "ops/swiglu.h"
+#include "ops/loss/cross_entropy.h"
+#include "ops/norm/rms_norm.h"
+#include "ops/pointwise/swiglu.h"
 
 namespace tightloop::testing {
 namespace {

@@ -3,10 +3,10 @@
 #include "core/files.h"
 #include "infer/export.h"
 #include "infer/loaded_run.h"
-#include "model/huggingface.h"
+#include "model/files/huggingface.h"
 #include "support.h"
-#include "train/checkpoint.h"
-#include "train/saved_model.h"
+#include "train/run/checkpoint.h"
+#include "train/run/saved_model.h"
 #include "train/small_recipe.h"
 #include "train/trainer.h"
 

@@ -4,7 +4,7 @@
 
 #include "core/files.h"
 #include "support.h"
-#include "train/checkpoint.h"
+#include "train/run/checkpoint.h"
 
 namespace tightloop {
 namespace {

@@ -1,4 +1,4 @@
 // The CUDA kernel, as fibers on the CPU.
-#include "cuda/activation.cpp"
+#include "ops/pointwise/activation_cuda.cpp"
 
-#include "ops/activation.cu"
+#include "ops/pointwise/activation.cu"

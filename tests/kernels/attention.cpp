@@ -1,4 +1,4 @@
 // The CUDA kernel, as fibers on the CPU.
-#include "cuda/attention.cpp"
+#include "ops/attention/attention_cuda.cpp"
 
-#include "ops/attention.cu"
+#include "ops/attention/attention.cu"

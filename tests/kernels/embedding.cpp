@@ -1,4 +1,4 @@
 // The CUDA kernel, as fibers on the CPU.
-#include "cuda/embedding.cpp"
+#include "ops/pointwise/embedding_cuda.cpp"
 
-#include "ops/embedding.cu"
+#include "ops/pointwise/embedding.cu"

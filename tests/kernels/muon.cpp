@@ -1,4 +1,4 @@
 // The CUDA kernel, as fibers on the CPU.
-#include "cuda/muon.cpp"
+#include "ops/optim/muon_cuda.cpp"
 
-#include "ops/muon.cu"
+#include "ops/optim/muon.cu"

@@ -1,4 +1,4 @@
 // The CUDA kernel, as fibers on the CPU.
-#include "cuda/residual_norm.cpp"
+#include "ops/norm/residual_norm_cuda.cpp"
 
-#include "ops/residual_norm.cu"
+#include "ops/norm/residual_norm.cu"

@@ -1,4 +1,4 @@
 // The CUDA kernel, as fibers on the CPU.
-#include "cuda/rms_norm.cpp"
+#include "ops/norm/rms_norm_cuda.cpp"
 
-#include "ops/rms_norm.cu"
+#include "ops/norm/rms_norm.cu"

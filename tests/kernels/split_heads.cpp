@@ -1,4 +1,4 @@
 // The CUDA kernel, as fibers on the CPU.
-#include "cuda/split_heads.cpp"
+#include "ops/attention/split_heads_cuda.cpp"
 
-#include "ops/split_heads.cu"
+#include "ops/attention/split_heads.cu"

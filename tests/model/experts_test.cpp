@@ -1,4 +1,4 @@
-#include "model/experts.h"
+#include "model/parts/experts.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
@@ -7,7 +7,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "ops/compare.h"
-#include "ops/swiglu.h"
+#include "ops/pointwise/swiglu.h"
 #include "support.h"
 
 namespace tightloop {

@@ -1,4 +1,4 @@
-#include "model/huggingface.h"
+#include "model/files/huggingface.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/files.h"
-#include "model/safetensors.h"
+#include "model/files/safetensors.h"
 #include "support.h"
 
 namespace tightloop {

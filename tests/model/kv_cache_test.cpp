@@ -1,4 +1,4 @@
-#include "model/kv_cache.h"
+#include "model/parts/kv_cache.h"
 
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>

@@ -1,4 +1,4 @@
-#include "model/lora.h"
+#include "model/parts/lora.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>

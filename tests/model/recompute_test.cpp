@@ -1,5 +1,5 @@
 // Activation checkpointing: the same gradients, and less memory.
-#include "model/recompute.h"
+#include "model/parts/recompute.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -12,8 +12,8 @@
 #include <torch/cuda.h>
 
 #include "core/device.h"
-#include "model/lora.h"
 #include "model/model_of.h"
+#include "model/parts/lora.h"
 #include "support.h"
 
 namespace tightloop {

@@ -1,4 +1,4 @@
-#include "model/rotary.h"
+#include "model/parts/rotary.h"
 
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>

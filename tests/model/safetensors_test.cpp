@@ -1,4 +1,4 @@
-#include "model/safetensors.h"
+#include "model/files/safetensors.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>

@@ -1,4 +1,4 @@
-#include "ops/activation.h"
+#include "ops/pointwise/activation.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>

@@ -1,4 +1,4 @@
-#include "ops/adamw.h"
+#include "ops/optim/adamw.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "ops/compare.h"
-#include "ops/gradient_norm.h"
+#include "ops/optim/gradient_norm.h"
 
 namespace tightloop::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "ops/dropout.h"
+#include "ops/pointwise/dropout.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>

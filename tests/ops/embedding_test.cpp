@@ -1,4 +1,4 @@
-#include "ops/embedding.h"
+#include "ops/pointwise/embedding.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>

@@ -1,4 +1,4 @@
-#include "ops/fused_head.h"
+#include "ops/loss/fused_head.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>

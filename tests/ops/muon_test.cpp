@@ -1,4 +1,4 @@
-#include "ops/muon.h"
+#include "ops/optim/muon.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>

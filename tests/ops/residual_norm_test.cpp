@@ -1,4 +1,4 @@
-#include "ops/residual_norm.h"
+#include "ops/norm/residual_norm.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>

@@ -1,4 +1,4 @@
-#include "ops/rms_norm.h"
+#include "ops/norm/rms_norm.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>

@@ -1,4 +1,4 @@
-#include "ops/rope.h"
+#include "ops/attention/rope.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>

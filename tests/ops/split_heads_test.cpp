@@ -1,12 +1,12 @@
-#include "ops/split_heads.h"
+#include "ops/attention/split_heads.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
 
+#include "ops/attention/rope.h"
 #include "ops/compare.h"
-#include "ops/rope.h"
 
 namespace tightloop::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "ops/stamp.h"
+#include "ops/pointwise/stamp.h"
 
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>

@@ -1,4 +1,4 @@
-#include "ops/swiglu.h"
+#include "ops/pointwise/swiglu.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/tensor.h>

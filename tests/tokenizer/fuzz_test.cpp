@@ -6,7 +6,7 @@
 #include "support.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/hf_json.h"
-#include "tokenizer/nfc.h"
+#include "tokenizer/unicode/nfc.h"
 
 namespace tightloop {
 namespace {

@@ -1,8 +1,8 @@
-#include "tokenizer/nfc.h"
+#include "tokenizer/unicode/nfc.h"
 
 #include "core/random.h"
 #include "support.h"
-#include "tokenizer/unicode.h"
+#include "tokenizer/unicode/unicode.h"
 
 namespace tightloop {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/auto_sizes.h"
+#include "train/settings/auto_sizes.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "support.h"
-#include "train/settle_source.h"
+#include "train/settings/settle_source.h"
 
 namespace tightloop::testing {
 namespace {

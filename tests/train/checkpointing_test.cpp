@@ -2,8 +2,8 @@
 #include <ATen/ops/equal.h>
 
 #include "support.h"
-#include "train/checkpoint.h"
-#include "train/saved_model.h"
+#include "train/run/checkpoint.h"
+#include "train/run/saved_model.h"
 #include "train/small_recipe.h"
 #include "train/trainer.h"
 

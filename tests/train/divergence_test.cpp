@@ -1,10 +1,10 @@
-#include "train/divergence.h"
+#include "train/engine/divergence.h"
 
 #include <nlohmann/json.hpp>
 
 #include "core/files.h"
 #include "support.h"
-#include "train/checkpoint.h"
+#include "train/run/checkpoint.h"
 #include "train/small_recipe.h"
 #include "train/trainer.h"
 

@@ -1,4 +1,4 @@
-#include "train/doubtful_settings.h"
+#include "train/settings/doubtful_settings.h"
 
 #include "support.h"
 

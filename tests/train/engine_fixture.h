@@ -7,9 +7,9 @@
 #include <memory>
 #include <optional>
 
-#include "ops/cross_entropy.h"
-#include "train/step_engine.h"
-#include "train/step_numbers.h"
+#include "ops/loss/cross_entropy.h"
+#include "train/engine/step_engine.h"
+#include "train/engine/step_numbers.h"
 
 namespace tightloop::testing {
 

@@ -7,7 +7,7 @@
 #include "core/interrupt.h"
 #include "dist/several.h"
 #include "support.h"
-#include "train/checkpoint.h"
+#include "train/run/checkpoint.h"
 #include "train/small_recipe.h"
 #include "train/trainer.h"
 

@@ -1,4 +1,4 @@
-#include "train/flop_counter.h"
+#include "train/report/flop_counter.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/addmm.h>
@@ -17,7 +17,7 @@
 #include "model/model_size.h"
 #include "ops/compare.h"
 #include "support.h"
-#include "train/autocast.h"
+#include "train/engine/autocast.h"
 #include "train/engine_fixture.h"
 #include "train/small_recipe.h"
 #include "train/trainer.h"

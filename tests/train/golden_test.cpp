@@ -2,11 +2,11 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/max.h>
 
-#include "model/llama.h"
+#include "model/families/llama.h"
 #include "ops/config.h"
 #include "support.h"
-#include "train/loss.h"
-#include "train/optimizer.h"
+#include "train/engine/loss.h"
+#include "train/optim/optimizer.h"
 
 namespace tightloop {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/grad_scaler.h"
+#include "train/engine/grad_scaler.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -13,7 +13,7 @@
 #include "core/files.h"
 #include "ops/compare.h"
 #include "support.h"
-#include "train/autocast.h"
+#include "train/engine/autocast.h"
 
 namespace tightloop::testing {
 namespace {

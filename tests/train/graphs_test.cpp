@@ -4,9 +4,9 @@
 
 #include "core/random.h"
 #include "dist/several.h"
-#include "train/checkpoint.h"
 #include "train/engine_fixture.h"
 #include "train/recorded_device.h"
+#include "train/run/checkpoint.h"
 #include "train/small_recipe.h"
 #include "train/trainer.h"
 

@@ -1,4 +1,4 @@
-#include "train/kernel_table.h"
+#include "bench/kernel_table.h"
 
 #include <cmath>
 #include <map>

@@ -1,4 +1,4 @@
-#include "train/loss_buffer.h"
+#include "train/engine/loss_buffer.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>

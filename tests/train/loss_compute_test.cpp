@@ -1,4 +1,4 @@
-#include "train/loss_compute.h"
+#include "train/engine/loss_compute.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cross_entropy_loss.h>

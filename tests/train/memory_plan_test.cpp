@@ -1,5 +1,5 @@
 // Predictions against what the allocator was asked for.
-#include "train/memory_plan.h"
+#include "train/settings/memory_plan.h"
 
 #include <ATen/ops/full.h>
 #include <c10/core/Allocator.h>
@@ -12,7 +12,7 @@
 
 #include "core/device.h"
 #include "model/language_model.h"
-#include "train/loss.h"
+#include "train/engine/loss.h"
 
 namespace tightloop {
 namespace {

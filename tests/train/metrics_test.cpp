@@ -1,4 +1,4 @@
-#include "train/metrics.h"
+#include "train/report/metrics.h"
 
 #include <chrono>
 #include <fstream>
@@ -8,8 +8,8 @@
 #include "core/config.h"
 #include "core/files.h"
 #include "support.h"
-#include "train/recipe.h"
-#include "train/sinks.h"
+#include "train/report/sinks.h"
+#include "train/settings/recipe.h"
 
 namespace tightloop::testing {
 namespace {

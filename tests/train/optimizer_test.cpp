@@ -1,4 +1,4 @@
-#include "train/optimizer.h"
+#include "train/optim/optimizer.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
@@ -11,11 +11,11 @@
 #include <map>
 #include <set>
 
+#include "model/families/seq2seq.h"
 #include "model/language_model.h"
-#include "model/seq2seq.h"
 #include "ops/compare.h"
 #include "support.h"
-#include "train/update_rules.h"
+#include "train/optim/update_rules.h"
 
 namespace tightloop {
 namespace {

@@ -1,11 +1,11 @@
-#include "train/other_names.h"
+#include "train/settings/other_names.h"
 
 #include <cctype>
 #include <set>
 
 #include "core/error.h"
 #include "support.h"
-#include "train/recipe.h"
+#include "train/settings/recipe.h"
 
 namespace tightloop {
 namespace {

@@ -5,7 +5,7 @@
 #include <c10/core/GradMode.h>
 
 #include "support.h"
-#include "train/loss.h"
+#include "train/engine/loss.h"
 
 namespace tightloop {
 namespace {

@@ -1,9 +1,9 @@
-#include "train/precision.h"
+#include "train/engine/precision.h"
 
 #include "core/cpu.h"
 #include "core/log.h"
 #include "dist/several.h"
-#include "train/device_speed.h"
+#include "train/engine/device_speed.h"
 
 namespace tightloop::testing {
 namespace {

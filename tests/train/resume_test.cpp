@@ -3,9 +3,9 @@
 #include "core/files.h"
 #include "ops/compare.h"
 #include "support.h"
-#include "train/checkpoint.h"
-#include "train/resume_check.h"
-#include "train/run_settings.h"
+#include "train/run/checkpoint.h"
+#include "train/run/resume_check.h"
+#include "train/run/run_settings.h"
 #include "train/small_recipe.h"
 #include "train/trainer.h"
 

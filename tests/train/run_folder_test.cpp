@@ -1,4 +1,4 @@
-#include "train/run_folder.h"
+#include "train/run/run_folder.h"
 
 #include <ATen/ops/full.h>
 #include <sys/wait.h>
@@ -7,7 +7,7 @@
 #include "core/files.h"
 #include "core/folder_lock.h"
 #include "support.h"
-#include "train/checkpoint.h"
+#include "train/run/checkpoint.h"
 #include "train/unprivileged.h"
 
 namespace tightloop {

@@ -1,13 +1,13 @@
-#include "train/run_length.h"
+#include "train/run/run_length.h"
 
 #include <gtest/gtest.h>
 
 #include "core/error.h"
 #include "small_recipe.h"
 #include "support.h"
-#include "train/checkpoint.h"
-#include "train/resume_check.h"
-#include "train/run_settings.h"
+#include "train/run/checkpoint.h"
+#include "train/run/resume_check.h"
+#include "train/run/run_settings.h"
 #include "train/trainer.h"
 
 namespace tightloop::testing {

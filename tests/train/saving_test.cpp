@@ -9,7 +9,7 @@
 #include "core/files.h"
 #include "dist/several.h"
 #include "support.h"
-#include "train/checkpoint.h"
+#include "train/run/checkpoint.h"
 #include "train/small_recipe.h"
 #include "train/trainer.h"
 

@@ -12,8 +12,8 @@
 #include "ops/compare.h"
 #include "ops/config.h"
 #include "support.h"
-#include "train/optimizer.h"
-#include "train/pair_loss.h"
+#include "train/engine/pair_loss.h"
+#include "train/optim/optimizer.h"
 
 namespace tightloop {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/settle_source.h"
+#include "train/settings/settle_source.h"
 
 #include "core/files.h"
 #include "support.h"

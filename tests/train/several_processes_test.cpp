@@ -2,7 +2,7 @@
 
 #include "dist/several.h"
 #include "ops/compare.h"
-#include "train/checkpoint.h"
+#include "train/run/checkpoint.h"
 #include "train/small_recipe.h"
 #include "train/trainer.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "train/recipe.h"
+#include "train/settings/recipe.h"
 
 namespace tightloop::testing {
 

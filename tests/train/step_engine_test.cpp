@@ -1,4 +1,4 @@
-#include "train/step_engine.h"
+#include "train/engine/step_engine.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>

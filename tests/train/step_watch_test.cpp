@@ -1,4 +1,4 @@
-#include "train/step_watch.h"
+#include "train/report/step_watch.h"
 
 #include <gtest/gtest.h>
 

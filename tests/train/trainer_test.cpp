@@ -9,7 +9,7 @@
 
 #include "core/files.h"
 #include "support.h"
-#include "train/checkpoint.h"
+#include "train/run/checkpoint.h"
 #include "train/small_recipe.h"
 
 namespace tightloop {

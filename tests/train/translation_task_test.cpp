@@ -1,9 +1,9 @@
-#include "train/translation_task.h"
+#include "train/engine/translation_task.h"
 
 #include <ATen/ops/equal.h>
 
 #include "support.h"
-#include "train/checkpoint.h"
+#include "train/run/checkpoint.h"
 #include "train/trainer.h"
 
 namespace tightloop {

@@ -1,4 +1,4 @@
-#include "train/unused_settings.h"
+#include "train/settings/unused_settings.h"
 
 #include <filesystem>
 

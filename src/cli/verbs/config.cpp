@@ -1,0 +1,72 @@
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <memory>
+#include <optional>
+
+#include "cli/output.h"
+#include "cli/verbs.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "train/settings/recipe.h"
+
+namespace tightloop::cli {
+
+namespace {
+
+struct ConfigArguments {
+  std::string file, section;
+  bool markdown = false, yaml = false;
+};
+
+/// A word such as train.lr; one in a section that there is, where it is wrong.
+bool names_setting(const std::string& word, Config& config) {
+  const size_t dot = word.find('.');
+  return dot != std::string::npos && !path_exists(word) && config.has_section(word.substr(0, dot));
+}
+
+void show_setting(const std::string& key, Config& config) {
+  const Field* field = config.field(key);
+  if (!field) {
+    const auto guess = config.guess(key);
+    throw usage_error("there is no setting '{}'.{}", key,
+                      guess ? fmt::format(" Did you mean '{}'?", *guess) : "");
+  }
+  put(shown(fmt::format("--{} {}\n    {} ({})\n", key, field->text(), field->help(), field->kind())));
+}
+
+void show(const ConfigArguments& options, const Settings& settings) {
+  Recipe recipe;
+  Config config = recipe.bind();
+  if (names_setting(options.file, config)) {
+    config.apply(settings);
+    return show_setting(options.file, config);
+  }
+  std::string section = options.section;
+  if (section.empty() && !path_exists(options.file) && config.has_section(options.file))
+    section = options.file;
+  else if (!options.file.empty())
+    config.load(options.file);
+  config.apply(settings);
+  const std::string text = options.markdown ? config.to_markdown()
+                           : options.yaml
+                               ? config.to_yaml()
+                               : config.to_text(section.empty() ? std::optional<std::string>() : section);
+  put(shown(text));
+}
+
+}  // namespace
+
+void add_config(CLI::App& app, const Settings& settings) {
+  auto options = std::make_shared<ConfigArguments>();
+  auto* verb = app.add_subcommand("config", "List every setting with its value and help");
+  verb->add_option("FILE", options->file,
+                   "Show the values this recipe gives (or: the name of a section or a setting)");
+  verb->add_option("--section", options->section, "Only this section");
+  verb->add_flag("--markdown", options->markdown, "As the page docs/configuration.md");
+  verb->add_flag("--yaml", options->yaml, "As a recipe");
+  verb->footer("Example: tightloop config configs/quickstart.yaml --section train");
+  verb->callback([=] { show(*options, settings); });
+}
+
+}  // namespace tightloop::cli

@@ -1,0 +1,152 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/at_least.h"
+#include "cli/output.h"
+#include "cli/recipe.h"
+#include "cli/verbs.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "core/terminal.h"
+#include "data/check.h"
+#include "data/dataset.h"
+#include "data/render/show.h"
+#include "train/engine/loading.h"
+#include "train/run/run_tokenizer.h"
+
+namespace tightloop::cli {
+
+namespace {
+
+struct DataArguments {
+  std::string file;
+  int64_t rows = 4;
+  bool json = false;
+};
+
+nlohmann::json part_json(const PartCheck& part) {
+  return {{"documents", part.documents},   {"tokens", part.tokens},
+          {"supervised", part.supervised}, {"rows", part.rows},
+          {"padding", part.padding_share}, {"long_documents", part.long_documents},
+          {"cut_tokens", part.cut_tokens}};
+}
+
+std::string part_text(const char* name, const PartCheck& part, const char* unit) {
+  return fmt::format(
+      "{}: {} {}, {} tokens ({} to be learned), {} rows, {:.2f} % padding, {} longer than a row{}\n", name,
+      part.documents, unit, part.tokens, part.supervised, part.rows, 100 * part.padding_share,
+      part.long_documents, part.cut_tokens > 0 ? fmt::format(" ({} tokens cut off)", part.cut_tokens) : "");
+}
+
+/// `bad`: with what was skipped; a refusal lists that itself.
+void print_text(const DataCheck& result, const char* unit, bool bad) {
+  std::fputs((fmt::format("{} records\n", result.records) + part_text("train", result.train, unit) +
+              part_text("val", result.val, unit))
+                 .c_str(),
+             stdout);
+  if (bad && result.bad.total() > 0) std::fputs((printable(result.bad.report()) + "\n").c_str(), stdout);
+}
+
+void check(const DataArguments& options, const Settings& settings) {
+  Recipe recipe = read_recipe(options.file, settings);
+  require_files(recipe.data);
+  const std::string on_bad_record = recipe.data.on_bad_record;
+  if (on_bad_record == "auto") recipe.data.on_bad_record = "skip";  // what is wrong is counted first
+  const PairTokenizers tokenizers = make_tokenizers(recipe);
+  const auto result =
+      check_data({recipe.data, recipe.tasks, recipe.chat, *tokenizers.source, tokenizers.own_target.get()},
+                 loads_pairs(recipe));
+  recipe.data.on_bad_record = on_bad_record;
+  std::exception_ptr refusal;
+  try {
+    refuse_too_many_bad(recipe.data, result.bad,
+                        result.records - std::min(result.records, result.bad.total()));
+  } catch (const Error&) {
+    refusal = std::current_exception();
+  }
+  if (options.json) {
+    nlohmann::json bad = nlohmann::json::object();
+    for (size_t kind = 1; kind < static_cast<size_t>(BadKind::kCount); ++kind) {
+      const auto count = result.bad.count(static_cast<BadKind>(kind));
+      if (count > 0) bad[std::string(bad_kind_name(static_cast<BadKind>(kind)))] = count;
+    }
+    const nlohmann::json json{{"records", result.records},
+                              {"tokens", result.train.tokens + result.val.tokens},
+                              {"padding", result.train.padding_share},
+                              {"bad_records", result.bad.total()},
+                              {"bad", bad},
+                              {"train", part_json(result.train)},
+                              {"val", part_json(result.val)}};
+    std::fputs((json.dump(2) + "\n").c_str(), stdout);
+  } else {
+    print_text(result, loads_pairs(recipe) ? "pairs" : "documents", !refusal);
+  }
+  std::fflush(stdout);
+  if (refusal) std::rethrow_exception(refusal);
+  if (result.train.rows == 0)
+    throw data_error("nothing can be trained on this: it does not fill one row of data.seq_len = {} tokens.",
+                     recipe.data.seq_len);
+}
+
+void show_pairs(const Recipe& recipe, const PairTokenizers& tokenizers, const Dataset& dataset,
+                int64_t rows) {
+  PairLoader loader(dataset.train, pair_loading_of(recipe));
+  for (int64_t shown = 0; shown < rows;) {
+    const PairBatch& batch = loader.next();
+    for (int64_t row = 0; row < batch.rows && shown < rows; ++row, ++shown)
+      fmt::print("--- pair {}, {} tokens and {} to be learned\n{}\n", shown, batch.source_lengths[row],
+                 batch.target_lengths[row],
+                 show_pair(batch, row, *tokenizers.source, tokenizers.target(), ::isatty(STDOUT_FILENO)));
+  }
+}
+
+void show(const DataArguments& options, const Settings& settings) {
+  const Recipe recipe = read_recipe(options.file, settings);
+  require_files(recipe.data);
+  const PairTokenizers tokenizers = make_tokenizers(recipe);
+  const Tokenizer& tokenizer = *tokenizers.source;
+  const auto dataset =
+      load_dataset(recipe.data, recipe.tasks, tokenizer, recipe.chat, tokenizers.own_target.get());
+  if (dataset.bad.total() > 0) log::warn("{}", dataset.bad.report());
+  if (loads_pairs(recipe)) return show_pairs(recipe, tokenizers, dataset, options.rows);
+  LoaderOptions loading = loading_of(recipe, tokenizer);
+  loading.rows = options.rows;
+  Loader loader(dataset.train, loading);
+  const Batch& batch = loader.next();
+  for (int64_t row = 0; row < batch.rows; ++row) {
+    put(fmt::format(
+        "--- row {}, {} of {} tokens to be learned\n{}\n", row,
+        std::count(batch.loss_mask + row * batch.length, batch.loss_mask + (row + 1) * batch.length, 1),
+        batch.length, show_row(batch, row, tokenizer, ::isatty(STDOUT_FILENO))));
+  }
+}
+
+}  // namespace
+
+void add_data(CLI::App& app, const Settings& settings) {
+  auto* data = app.add_subcommand("data", "Look at what a recipe would train on");
+  data->require_subcommand(1);
+  data->footer("Example: tightloop data check configs/text.yaml --data.train my.txt");
+  auto options = std::make_shared<DataArguments>();
+  auto* check_verb = data->add_subcommand("check", "Count records, tokens, padding and bad records");
+  check_verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();
+  check_verb->add_flag("--json", options->json, "For programs");
+  check_verb->footer("Example: tightloop data check configs/text.yaml --data.train my.txt --json");
+  check_verb->callback([=] { check(*options, settings); });
+  auto* show_verb =
+      data->add_subcommand("show", "Print rows as the model sees them; trained tokens are in [brackets]");
+  show_verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();
+  show_verb->add_option("--rows", options->rows, "How many")->check(at_least(1));
+  show_verb->footer("Example: tightloop data show configs/quickstart.yaml --rows 8");
+  show_verb->callback([=] { show(*options, settings); });
+  add_data_order(*data, settings);
+}
+
+}  // namespace tightloop::cli

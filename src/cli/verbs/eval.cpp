@@ -1,0 +1,288 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "cli/at_least.h"
+#include "cli/model_choice.h"
+#include "cli/output.h"
+#include "cli/report.h"
+#include "cli/verbs.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "core/log.h"
+#include "core/terminal.h"
+#include "data/dataset.h"
+#include "data/read/infer_source.h"
+#include "infer/chat_session.h"
+#include "infer/exam.h"
+#include "infer/text_loss.h"
+#include "infer/text_tokens.h"
+#include "infer/translate.h"
+#include "train/engine/loading.h"
+#include "train/engine/loss.h"
+#include "train/run/resume_check.h"
+#include "train/run/run_folder.h"
+#include "train/run/saved_model.h"
+#include "train/settings/settle_source.h"
+
+namespace tightloop::cli {
+
+namespace {
+
+struct EvalArguments {
+  ModelChoice model;
+  std::string input, questions;
+  int64_t window = 0, stride = 0, batch = 0, limit = -1, samples = 1, max_tokens = 0;
+  double temperature = 0.8;
+  bool json = false;
+  std::set<std::string> given;  // options on the command line
+};
+
+/// What was measured, for programs and for people.
+struct Findings {
+  nlohmann::json json;
+  std::string text;
+};
+
+// A Hugging Face folder does not say what it was trained on.
+bool has_data(const DataConfig& data) {
+  return data.generated() || !data.train.empty() || !data.mixture.empty();
+}
+
+/// The command line's settings. Files that it names are read as what they hold; sizes stay those of the run.
+/// Whether a text is to be cut into documents: it is data like the run's own, or the user says how.
+bool apply_settings(Recipe& recipe, const Settings& settings) {
+  Config config = recipe.bind();
+  config.apply(settings);
+  if (config.commanded("data.train") || recipe.data.source == "auto") {
+    Recipe settled = recipe;
+    for (const std::string& note : settle_source(settled, config)) log::info("{}", note);
+    recipe.data.source = settled.data.source, recipe.data.mixture = settled.data.mixture;
+  }
+  return config.commanded("data.documents") ||
+         (has_data(recipe.data) && recipe.data.mixture.empty() && recipe.data.source == "text");
+}
+
+void measure_text(const EvalArguments& options, LoadedRun& run, bool cut, Findings& findings) {
+  if (is_file(options.input) && holds_json_records(options.input))
+    log::warn(
+        "'{0}' holds JSON records; --input measures their raw text. Questions with answers: --questions {0}. "
+        "The loss of conversations, as they are trained on: --data.val {0} in place of --input.",
+        options.input);
+  const auto text = read_text_tokens(options.input, cut ? &run.recipe.data : nullptr, *run.tokenizer);
+  TextLossOptions how;
+  how.window = options.window > 0 ? options.window : run.recipe.model.context;
+  how.stride = options.stride;
+  if (options.batch > 0) how.rows = options.batch;
+  const auto loss = text_loss(*run.model, text.ids, how);
+  const double bits = loss.bits_per_byte(text.bytes);
+  findings.json.update({{"input", options.input},
+                        {"loss", loss.mean()},
+                        {"perplexity", std::exp(loss.mean())},
+                        {"bits_per_byte", bits},
+                        {"tokens", loss.tokens},
+                        {"bytes", text.bytes}});
+  if (text.documents > 0) findings.json["documents"] = text.documents;
+  findings.text +=
+      fmt::format("{}: loss {:.4f}, perplexity {:.3f}, {:.4f} bits per byte, over {} tokens\n",
+                  printable(options.input), loss.mean(), std::exp(loss.mean()), bits, loss.tokens);
+  findings.text +=
+      text.documents > 0
+          ? fmt::format("read as in training: {} (data.documents {}), an end-of-text token behind each\n",
+                        text.documents == 1 ? "one document" : fmt::format("{} documents", text.documents),
+                        run.recipe.data.documents)
+          : "read as one text, nothing added\n";
+}
+
+/// Bytes of the text that was predicted, the first tokens of a stream of documents; 0 where some of it is
+/// only read.
+int64_t predicted_bytes(const Documents& documents, int64_t predicted, const Tokenizer& tokenizer) {
+  const auto end = static_cast<uint64_t>(predicted) + 1;
+  if (documents.tokens() < end) return 0;
+  int64_t bytes = 0;
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> mask;
+  for (uint64_t i = 0; i < documents.size() && documents.begin(i) < end; ++i) {
+    const uint64_t begin = documents.begin(i), count = std::min(documents.length(i), end - begin);
+    ids.resize(count), mask.resize(count);
+    if (documents.read_mask(begin, count, mask.data()) != count) return 0;
+    documents.read(begin, count, ids.data());
+    if (!ids.empty() && ids.back() == tokenizer.end_of_text()) ids.pop_back();
+    bytes += static_cast<int64_t>(tokenizer.decode(ids).size());
+  }
+  return bytes;
+}
+
+void measure_held_out(const std::string& folder, LoadedRun& run, const Dataset& dataset, Findings& findings) {
+  if (dataset.val->size() == 0)
+    throw data_error("the run '{}' holds out no data; see data.val and data.holdout.", folder);
+  LoaderOptions loading = loading_of(run.recipe, *run.tokenizer);
+  loading.shuffle = false;
+  Loader loader(dataset.val, loading);
+  const auto loss = held_out_loss(*run.model, loader, /*limit=*/0);
+  const int64_t bytes = run.recipe.data.rows == "stream"
+                            ? predicted_bytes(*dataset.val, loss.tokens, *run.tokenizer)
+                            : 0;  // other rows leave tokens out
+  const double bits = TextLoss{loss.sum, loss.tokens}.bits_per_byte(bytes);
+  findings.json.update(
+      {{"loss", loss.mean()}, {"perplexity", std::exp(loss.mean())}, {"tokens", loss.tokens}});
+  if (bytes > 0) findings.json.update({{"bits_per_byte", bits}, {"bytes", bytes}});
+  findings.text += fmt::format("held-out loss {:.4f}, perplexity {:.3f}, {}over {} tokens\n", loss.mean(),
+                               std::exp(loss.mean()),
+                               bytes > 0 ? fmt::format("{:.4f} bits per byte, ", bits) : "", loss.tokens);
+}
+
+/// Options that say how to do what is not done.
+void say_unused(const EvalArguments& options, std::initializer_list<const char*> names, const char* why) {
+  for (const char* name : names)
+    if (options.given.contains(name)) log::warn("{} has no effect here: {}.", name, why);
+}
+
+void ask(const EvalArguments& options, LoadedRun& run, const std::vector<ExamQuestion>& exam,
+         const std::vector<int32_t>& stops, Findings& findings) {
+  if (exam.empty())
+    return say_unused(options, {"--limit", "--samples", "--temperature", "--max-tokens"},
+                      "there are no questions in the held-out data");
+  if (options.samples == 1) say_unused(options, {"--temperature"}, "it is for several --samples");
+  ExamOptions how = greedy_exam(exam, *run.tokenizer);
+  how.stop_tokens = stops;
+  how.samples = options.samples;
+  if (options.samples > 1) how.sampling.temperature = options.temperature;
+  if (options.max_tokens > 0) how.sampling.max_tokens = options.max_tokens;
+  if (options.batch > 0) how.rows = static_cast<size_t>(options.batch);
+  auto result = take_exam(*run.model, *run.tokenizer, exam, how);
+  for (auto& example : result.examples)
+    if (const auto plain = plain_question(example.shown, run.recipe.chat); plain != example.shown)
+      example.shown = plain + " ->";
+  findings.json.update(to_json(result));
+  findings.text += to_text(result, ::isatty(STDOUT_FILENO) && !std::getenv("NO_COLOR"));
+}
+
+/// BLEU and chrF of the pairs that a translation run held out, by a beam search.
+void evaluate_translator(const EvalArguments& options, const std::string& folder, const Settings& settings) {
+  constexpr size_t kShown = 8;
+  say_unused(options,
+             {"--input", "--questions", "--window", "--stride", "--batch", "--samples", "--temperature",
+              "--max-tokens"},
+             "a translator is measured on its held-out pairs");
+  auto run = load_translator(folder, options.model.device, {}, options.model.precision);
+  apply_settings(run.recipe, settings);
+  require_run_files(run.recipe.data, RunFolder(folder));
+  const auto dataset = load_dataset(run.recipe.data, run.recipe.tasks, *run.tokenizers.source,
+                                    run.recipe.chat, &run.tokenizers.target(), RunFolder(folder).index());
+  if (dataset.val->size() == 0) throw usage_error("'{}' held no pairs out.", folder);
+  const BleuOptions bleu{.tokens = bleu_tokens(run.recipe.train.bleu_tokenize)};
+  const auto scores = held_out_scores(*run.model, *dataset.val, run.tokenizers.target(), {}, bleu,
+                                      std::max<int64_t>(options.limit, 0));
+  if (options.json) {
+    const nlohmann::json json{{"run", folder},         {"step", run.step},
+                              {"pairs", scores.pairs}, {"bleu", scores.bleu},
+                              {"chrf", scores.chrf},   {"signature", bleu_signature(bleu, false)}};
+    return static_cast<void>(std::puts(dump(json).c_str()));
+  }
+  std::string text =
+      fmt::format("{} at step {}: BLEU {:.2f}, chrF {:.2f} over {} held-out pairs\n{}\n", folder, run.step,
+                  scores.bleu, scores.chrf, scores.pairs, bleu_signature(bleu, false));
+  for (size_t i = 0; i < std::min(kShown, scores.translations.size()); ++i)
+    text += fmt::format("  {}\n    expected: {}\n", scores.translations[i], scores.references[i]);
+  put(shown(text));
+}
+
+void evaluate(const EvalArguments& options, const Settings& settings) {
+  if (options.samples > 1 && options.temperature == 0)
+    throw usage_error("at temperature 0 all {} samples would be the same.", options.samples);
+  const std::string folder = options.model.folder();
+  if (SavedModel(folder).recipe().model.translates()) return evaluate_translator(options, folder, settings);
+  auto run = options.model.load();
+  const bool cut = apply_settings(run.recipe, settings);
+  if (options.input.empty()) say_unused(options, {"--window", "--stride"}, "it is for a text (--input)");
+  if (!options.input.empty() && options.questions.empty())
+    say_unused(options, {"--limit", "--samples", "--temperature", "--max-tokens"},
+               "it is for questions, and a text (--input) has none");
+  const auto chat = chat_template(run.recipe.chat, *run.tokenizer);
+  const auto stops = stop_tokens(*run.tokenizer, chat.get());
+  Findings findings{{{"run", folder}, {"step", run.step}}, fmt::format("{} at step {}\n", folder, run.step)};
+  if (!options.input.empty()) measure_text(options, run, cut, findings);
+  if (!options.questions.empty()) {
+    const int64_t limit = std::max<int64_t>(options.limit, 0);
+    ask(options, run, read_exam(options.questions, run.recipe.data, *run.tokenizer, chat.get(), stops, limit),
+        stops, findings);
+  }
+  if (options.input.empty() && options.questions.empty()) {
+    if (!has_data(run.recipe.data))
+      throw usage_error("'{}' has no data of its own: name a text (--input) or --questions.", folder);
+    require_run_files(run.recipe.data, RunFolder(folder));
+    const auto dataset = load_dataset(run.recipe.data, run.recipe.tasks, *run.tokenizer, run.recipe.chat,
+                                      nullptr, RunFolder(folder).index());
+    measure_held_out(folder, run, dataset, findings);
+    const bool tasks = run.recipe.data.source == "tasks";
+    constexpr int64_t kQuestions = 100;  // written-out answers take their time
+    auto exam = tasks ? exam_of(held_out_questions(run.recipe.tasks), *run.tokenizer)
+                      : exam_of(*dataset.val, dataset.sources, *run.tokenizer, stops,
+                                options.limit < 0 ? kQuestions : options.limit);
+    if (tasks && options.limit > 0 && options.limit < static_cast<int64_t>(exam.size()))
+      exam.resize(options.limit);
+    if (!tasks && !exam.empty())
+      findings.text += fmt::format(
+          "asked are {} of {} held-out conversations: answers of at most {} tokens, or with '####', can be "
+          "compared{}\n",
+          exam.size(), dataset.val->size(), kShortAnswer,
+          options.limit < 0 ? fmt::format("; at most {} of each source (--limit)", kQuestions) : "");
+    ask(options, run, exam, stops, findings);
+  }
+  std::fputs((options.json ? dump(findings.json) + "\n" : findings.text).c_str(), stdout);
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app, const Settings& settings) {
+  auto options = std::make_shared<EvalArguments>();
+  auto* verb = app.add_subcommand("eval", "Measure a model on held-out data, a text or questions");
+  options->model.add_to(*verb);
+  verb->add_option("--input", options->input, "A text file: loss, perplexity, bits per byte");
+  verb->add_option("--questions", options->questions,
+                   "A JSONL file of {question, answer} or {question, choices, answer}");
+  verb->add_option("--window", options->window, "Of a text: window size in tokens (default: the context)")
+      ->default_str("")
+      ->check(at_least(1));
+  verb->add_option(
+          "--stride", options->stride,
+          "Of a text longer than a window: tokens from one window to the next (default: half a window)")
+      ->default_str("")
+      ->check(at_least(1));
+  verb->add_option("--limit", options->limit,
+                   "Most questions to ask, of held-out data in each source; 0: all (held-out default: 100)")
+      ->default_str("")
+      ->check(at_least(0));
+  verb->add_option("--batch", options->batch, "Batch size in rows (default: by their length)")
+      ->default_str("")
+      ->check(at_least(1));
+  verb->add_option("--samples", options->samples, "Answers to each question, at --temperature")
+      ->check(at_least(1));
+  verb->add_option("--temperature", options->temperature, "Sampling temperature of several --samples")
+      ->check(at_least(0));
+  verb->add_option("--max-tokens", options->max_tokens,
+                   "Maximum tokens of an answer (default: a little more than the longest expected)")
+      ->default_str("")
+      ->check(at_least(1));
+  verb->add_flag("--json", options->json, "For programs");
+  verb->footer(
+      "Examples:\n"
+      "  tightloop eval --run runs/quickstart --json\n"
+      "  tightloop eval --model runs/mine --input my.txt --json");
+  verb->callback([=] {
+    for (const auto* option : verb->get_options())
+      if (option->count() > 0) options->given.insert(option->get_name());
+    evaluate(*options, settings);
+  });
+}
+
+}  // namespace tightloop::cli

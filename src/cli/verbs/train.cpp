@@ -1,0 +1,206 @@
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/main_settings.h"
+#include "cli/model_choice.h"
+#include "cli/recipe.h"
+#include "cli/report.h"
+#include "cli/verbs.h"
+#include "core/error.h"
+#include "core/interrupt.h"
+#include "core/log.h"
+#include "core/terminal.h"
+#include "dist/processes.h"
+#include "infer/exam.h"
+#include "infer/translate.h"
+#include "train/engine/translation_task.h"
+#include "train/run/checkpoint.h"
+#include "train/run/resume_check.h"
+#include "train/settings/doubtful_settings.h"
+#include "train/settings/unused_settings.h"
+#include "train/trainer.h"
+
+namespace tightloop::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TrainArguments {
+  std::string file, resume;
+  bool overwrite = false, accept_changed_data = false;
+};
+
+fs::path run_path(const RunConfig& run, const std::string& file) {
+  if (run.name.find('/') != std::string::npos || run.name == ".." || run.name == ".")
+    throw usage_error(
+        "run.name '{}' is no name of a folder in '{}' (run.dir). Another place for runs: --run.dir FOLDER.",
+        run.name, run.dir);
+  return fs::path(run.dir) / (run.name.empty() ? fs::path(file).stem().string() : run.name);
+}
+
+/// Questions that a model of tasks was not trained on. The run is saved: a failure is a warning.
+void examine(Trainer& trainer) {
+  try {
+    const auto exam = exam_of(held_out_questions(trainer.recipe().tasks), trainer.tokenizer());
+    log::info("{}", to_text(take_exam(trainer.model(), trainer.tokenizer(), exam,
+                                      greedy_exam(exam, trainer.tokenizer()))));
+  } catch (const std::exception& error) {
+    if (interrupted()) throw;
+    log::warn("The exam on held-out questions failed: {}", error.what());
+  }
+}
+
+void finish(Trainer& trainer, const TrainResult& result, const fs::path& root) {
+  if (!std::ranges::count(checkpoint_steps(RunFolder(root).checkpoints()), result.step))
+    throw checkpoint_error("step {} was saved in '{}' and is not there any more.", result.step,
+                           root.string());
+  const int64_t stop_at = trainer.recipe().train.stop_at;
+  const std::string again = fmt::format("tightloop train --resume {}{}", root.string(),
+                                        stop_at > 0 && result.step >= stop_at ? " --train.stop_at 0" : "");
+  if (result.interrupted) {
+    log::warn("Stopped after step {}; everything is saved. Go on with: {}", result.step, again);
+    throw Stop{static_cast<int>(ExitCode::kInterrupted)};
+  }
+  if (result.losses.size() > 2) log::info("Training loss\n{}", chart(result.losses, 60, 8));
+  log::info("Trained to step {} in {}; saved in {}.", result.step, human_seconds(result.seconds),
+            root.string());
+  if (result.step < trainer.recipe().train.steps && !result.stopped_early)
+    return log::info("Go on with: {}", again);
+  if (trainer.recipe().data.source == "tasks") examine(trainer);
+}
+
+/// BLEU and chrF of some held-out pairs, where the recipe wants them.
+void evaluate_translations(Trainer& trainer) {
+  auto* task = dynamic_cast<TranslationTask*>(&trainer.task());
+  const auto& train = trainer.recipe().train;
+  if (!task || train.eval_translations == 0) return;
+  trainer.also_evaluate([task, &train]() -> Task::Evaluation {
+    TranslateOptions how;
+    how.decode.beam = 1;  // the final word is 'tightloop eval' or 'translate', with a beam
+    const auto scores =
+        held_out_scores(task->model(), task->held_out(), task->tokenizers().target(), how,
+                        {.tokens = bleu_tokens(train.bleu_tokenize)}, train.eval_translations);
+    return {{"eval/bleu", scores.bleu}, {"eval/chrf", scores.chrf}};
+  });
+}
+
+/// The run's folder. The main process alone touches it, before the others look.
+RunFolder claim(const fs::path& root, const TrainArguments& options, Processes& processes) {
+  if (!processes.main()) {
+    processes.barrier();
+    return RunFolder(root);
+  }
+  auto run = options.resume.empty() ? RunFolder::create(root, options.overwrite) : RunFolder::resume(root);
+  processes.barrier();
+  return run;
+}
+
+/// The checkpoint to go on from, the same in every process: which of them can be read is the main one's word.
+Checkpoint choose_checkpoint(const RunFolder& run, Processes& processes) {
+  const at::Tensor step = at::zeros({}, at::kLong);
+  Checkpoint checkpoint;
+  if (processes.main()) {
+    checkpoint = load_checkpoint(run.checkpoints());
+    step.fill_(checkpoint.step);
+  }
+  processes.broadcast(step);
+  return processes.main() ? std::move(checkpoint) : load_checkpoint(run.checkpoints(), step.item<int64_t>());
+}
+
+/// The trainer of a run. A new run that cannot begin leaves no folder behind.
+std::unique_ptr<Trainer> begin(const Recipe& recipe, const RunFolder& run, Processes& processes,
+                               bool is_new) {
+  try {
+    return std::make_unique<Trainer>(recipe, run, processes);
+  } catch (...) {
+    if (is_new) run.discard();
+    throw;
+  }
+}
+
+void train(const TrainArguments& options, const Settings& settings) {
+  if (options.file.empty() == options.resume.empty()) {
+    throw usage_error(
+        "name a recipe, or a run to go on with: tightloop train configs/text.yaml --data.train FILES, or "
+        "tightloop train --resume runs/NAME. Not both.");
+  }
+  if (options.accept_changed_data && options.resume.empty())
+    throw usage_error("--accept-changed-data goes with --resume.");
+  const bool is_new = options.resume.empty();
+  Recipe recipe;
+  std::vector<std::string> unused, about_recipe;
+  if (is_new) {
+    recipe = read_recipe(options.file, settings, &about_recipe);
+    require_files(recipe.data);
+    if (recipe.train.lr < 0 && recipe.train.init_from.empty())
+      throw usage_error(
+          "this recipe fine-tunes a model that is trained already: name a run, a checkpoint or a Hugging "
+          "Face "
+          "folder with --train.init_from. To train one from scratch there is configs/text.yaml.");
+    unused = unused_settings(recipe);
+    std::ranges::move(doubtful_settings(recipe), std::back_inserter(unused));
+  }
+  Processes processes;
+  if (!processes.main()) log::set_terminal_level(log::Level::kWarning);  // the main process speaks for all
+  const fs::path root = is_new ? run_path(recipe.run, options.file) : fs::path(existing_run(options.resume));
+  const RunFolder run = claim(root, options, processes);
+  Checkpoint checkpoint;
+  Resumption resumption;
+  if (!is_new) {
+    checkpoint = choose_checkpoint(run, processes);
+    resumption = check_resume(run, checkpoint, {settings, options.accept_changed_data});
+    if (!resumption.nothing_to_do.empty()) return log::info("{}", resumption.nothing_to_do);
+    recipe = resumption.recipe;
+  }
+  if (processes.main()) log::to_file(run.log());
+  for (const auto& note : about_recipe) log::info("{}", note);
+  if (processes.main())
+    for (const auto& sentence : unused) log::warn("{}", sentence);
+  const auto begun = begin(recipe, run, processes, processes.main() && is_new);
+  Trainer& trainer = *begun;
+  if (!is_new) {
+    std::ranges::move(check_counts(run, checkpoint, trainer.metadata(), options.accept_changed_data),
+                      std::back_inserter(resumption.notes));
+    trainer.resume(checkpoint);
+    check_resumed_epochs(trainer.recipe(), run, checkpoint, resumption);
+    if (!resumption.nothing_to_do.empty()) return log::info("{}", resumption.nothing_to_do);
+  }
+  checkpoint = {};  // its files are not kept open while newer ones take their place
+  for (const auto& note : resumption.notes) log::info("{}", note);
+  evaluate_translations(trainer);
+  const TrainResult result = trainer.run();
+  if (processes.main()) finish(trainer, result, run.root());
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, const Settings& settings) {
+  auto options = std::make_shared<TrainArguments>();
+  auto* verb = app.add_subcommand("train", "Train a model by a recipe, or go on with a run");
+  verb->add_option("RECIPE", options->file, "A YAML file of settings, such as configs/quickstart.yaml");
+  verb->add_option("--resume", options->resume,
+                   "Go on with the run in this folder, from its newest checkpoint");
+  verb->add_flag("--accept-changed-data", options->accept_changed_data,
+                 "With --resume: go on though the data files hold something else than before");
+  verb->add_flag("--overwrite", options->overwrite,
+                 "Replace a run of the same name, once this one has its first checkpoint");
+  verb->footer("Settings that most runs change, with their defaults (a recipe has its own):\n" +
+               main_settings() +
+               "'tightloop config' lists all settings; 'tightloop config RECIPE' shows those of a recipe.\n"
+               "Examples:\n"
+               "  tightloop train configs/quickstart.yaml --train.steps 2000 --run.name longer\n"
+               "  tightloop train configs/text.yaml --data.train 'books/*.txt' --run.name mine\n"
+               "  tightloop train --resume runs/longer");
+  verb->callback([=] { train(*options, settings); });
+}
+
+}  // namespace tightloop::cli

@@ -1,0 +1,134 @@
+#include "data/batch/loader.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+#include "core/error.h"
+#include "core/random.h"
+
+namespace tightloop {
+
+namespace {
+
+class HeapAllocator : public HostAllocator {
+ public:
+  void* allocate(uint64_t bytes) override {
+    void* memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (!memory) throw device_error("out of memory: {} bytes for a batch.", bytes);
+    return memory;
+  }
+  void release(void* memory) override { std::free(memory); }
+};
+
+// A slot's arrays lie in one allocation: a single copy can move all of them.
+uint64_t slot_bytes(int64_t rows, int64_t length) {
+  const uint64_t cells = rows * length;
+  return cells * (3 * sizeof(int32_t) + 1) + (rows + 1) * sizeof(int32_t);
+}
+
+void lay_out(Batch& batch, void* memory, int64_t rows, int64_t length) {
+  const int64_t cells = rows * length;
+  batch.rows = rows;
+  batch.length = length;
+  batch.inputs = static_cast<int32_t*>(memory);
+  batch.targets = batch.inputs + cells;
+  batch.bounds = batch.targets + cells;
+  batch.sources = batch.bounds + cells + 1;
+  batch.loss_mask = reinterpret_cast<uint8_t*>(batch.sources + rows);
+}
+
+}  // namespace
+
+HostAllocator& heap_allocator() {
+  static HeapAllocator allocator;
+  return allocator;
+}
+
+LoaderOptions loader_options(const DataConfig& config) {
+  LoaderOptions options;
+  options.seq_len = config.seq_len;
+  options.rows_kind = config.rows;
+  options.threads = static_cast<int>(config.num_workers);
+  options.prefetch = static_cast<int>(config.prefetch_factor);
+  return options;
+}
+
+Loader::Loader(std::shared_ptr<const Documents> documents, const LoaderOptions& options)
+    : options_(options),
+      first_row_(options.first_row.value_or(options.first_batch * options.world * options.rows)),
+      allocator_(options.allocator ? *options.allocator : heap_allocator()),
+      plan_(make_row_plan(options.rows_kind, std::move(documents), options.seq_len, options.pad_id,
+                          options.seed)) {
+  if (options.rows <= 0 || options.rank < 0 || options.rank >= options.world) {
+    throw usage_error("a loader needs rows (has {}) and a rank below its world (has {} of {}).", options.rows,
+                      options.rank, options.world);
+  }
+  if (options.rows > INT32_MAX / plan_->length()) {
+    throw usage_error("{} rows of {} tokens are more than a batch can hold.", options.rows, plan_->length());
+  }
+  const int threads = std::max(0, options.threads);
+  slots_.resize(std::max(2, threads * options.prefetch + 1));  // one more: the consumer holds one
+  for (Batch& slot : slots_) {
+    lay_out(slot, allocator_.allocate(slot_bytes(options.rows, plan_->length())), options.rows,
+            plan_->length());
+  }
+  prefetcher_ = std::make_unique<Prefetcher>(threads, static_cast<int>(slots_.size()), options.first_batch,
+                                             options.shuffle ? -1 : batches(),
+                                             [this](int64_t index, int slot) { fill(index, slots_[slot]); });
+}
+
+Loader::~Loader() {
+  prefetcher_.reset();
+  for (Batch& slot : slots_) allocator_.release(slot.inputs);
+}
+
+int64_t Loader::batches() const {
+  const int64_t rows = options_.rows * options_.world;
+  return static_cast<int64_t>((plan_->rows() + rows - 1) / rows);
+}
+
+void Loader::fill(int64_t index, Batch& batch) const {
+  batch.index = index;
+  batch.supervised = batch.padding = batch.documents = 0;
+  batch.bounds[0] = 0;
+  for (int64_t r = 0; r < batch.rows; ++r) {
+    const uint64_t global = rows_before(index) + options_.rank * options_.rows + r;
+    const int64_t at = r * batch.length;
+    const RowSpace space{batch.inputs + at, batch.targets + at, batch.loss_mask + at,
+                         batch.bounds + batch.documents + 1, static_cast<int32_t>(at)};
+    RowFacts facts;
+    if (options_.shuffle) {
+      const uint64_t pass = global / plan_->rows(), place = global % plan_->rows();
+      const auto words = philox(options_.seed, pass);
+      const Permutation order(plan_->rows(), words[0] | uint64_t{words[1]} << 32);
+      const uint64_t shift = pass == 0 ? 0 : words[2] % plan_->length();
+      facts = plan_->fill(order[place], shift, space);
+    } else if (global < plan_->rows()) {
+      facts = plan_->fill(global, 0, space);
+    } else {
+      std::fill_n(space.inputs, batch.length, options_.pad_id);
+      std::fill_n(space.targets, batch.length, options_.pad_id);
+      std::fill_n(space.loss_mask, batch.length, uint8_t{0});
+      space.bounds[0] = static_cast<int32_t>(at + batch.length);
+      facts = {1, 0, batch.length, 0};
+    }
+    batch.sources[r] = facts.source;
+    batch.supervised += facts.supervised;
+    batch.padding += facts.padding;
+    batch.documents += facts.documents;
+  }
+}
+
+const Batch* Loader::try_next() {
+  const int slot = prefetcher_->next();
+  return slot < 0 ? nullptr : &slots_[slot];
+}
+
+const Batch& Loader::next() {
+  const Batch* batch = try_next();
+  if (!batch) throw data_error("the data has ended: {} batches were all of it.", batches());
+  return *batch;
+}
+
+}  // namespace tightloop

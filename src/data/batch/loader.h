@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/batch/batch.h"
+#include "data/batch/prefetcher.h"
+#include "data/batch/rows.h"
+#include "data/data_config.h"
+#include "data/store/documents.h"
+
+namespace tightloop {
+
+struct LoaderOptions {
+  int64_t rows = 8;       // in a micro-batch, of this rank
+  int64_t seq_len = 256;  // batches are row_length() long: seq_len, or seq_len - 1 for "pad"
+  std::string rows_kind = "stream";
+  int32_t pad_id = 0;
+  uint64_t seed = 0;
+  bool shuffle = true;  // false: the rows in order, one pass, the last batch filled up with masked rows
+  int threads = 2;      // 0: batches are made when they are asked for
+  int prefetch = 2;     // batches that each thread may be ahead
+  int64_t rank = 0, world = 1;
+  int64_t first_batch = 0;             // go on from this micro-batch
+  std::optional<uint64_t> first_row;   // with this row, where batches before had another size or world
+  HostAllocator* allocator = nullptr;  // must outlive the loader; ordinary memory without one
+};
+
+/// The options as the configuration has them; rows, seed, rank, world, first_batch and allocator are the
+/// caller's.
+LoaderOptions loader_options(const DataConfig& config);
+
+/// Micro-batches, prepared ahead by threads. Batch k of rank r is a function of (seed, data, k, r) alone:
+/// global row (k * world + r) * rows + i of a sequence that goes over all rows, each pass in another order.
+/// With first_row, k counts from first_batch and the sequence goes on from that row.
+class Loader {
+ public:
+  Loader(std::shared_ptr<const Documents> documents, const LoaderOptions& options);
+  ~Loader();
+
+  /// The next micro-batch, valid until the next call. Waits if it is not ready. Only for endless (shuffled)
+  /// loaders, or while batches() have not all been taken.
+  const Batch& next();
+  /// The same, and nothing after the last batch.
+  const Batch* try_next();
+
+  /// Batches of one pass: the whole of it when not shuffled (the last may be padded).
+  int64_t batches() const;
+  /// Rows of the sequence that all ranks have had before micro-batch `index`.
+  uint64_t rows_before(int64_t index) const {
+    return first_row_ +
+           static_cast<uint64_t>((index - options_.first_batch) * options_.world * options_.rows);
+  }
+  const RowPlan& plan() const { return *plan_; }
+  int64_t row_length() const { return plan_->length(); }
+  /// Seconds that callers of next() have waited, and that the threads had nothing to do.
+  double wait_seconds() const { return prefetcher_->wait_seconds(); }
+  double idle_seconds() const { return prefetcher_->idle_seconds(); }
+
+ private:
+  void fill(int64_t index, Batch& batch) const;
+
+  const LoaderOptions options_;
+  const uint64_t first_row_;
+  HostAllocator& allocator_;
+  std::shared_ptr<const RowPlan> plan_;
+  std::vector<Batch> slots_;
+  std::unique_ptr<Prefetcher>
+      prefetcher_;  // last, so that its threads stop before anything they use goes away
+};
+
+}  // namespace tightloop

@@ -1,0 +1,79 @@
+#include "data/read/pair_reader.h"
+
+#include <utility>
+
+#include "core/error.h"
+
+namespace tightloop {
+
+using Status = LineReader::Status;
+
+ParallelRecords::ParallelRecords(std::vector<fs::path> sources, std::vector<fs::path> targets,
+                                 uint64_t max_bytes)
+    : sources_(std::move(sources)), targets_(std::move(targets)), max_bytes_(max_bytes) {
+  if (sources_.size() != targets_.size()) {
+    throw data_error("there are {} files of source sentences and {} of translations.", sources_.size(),
+                     targets_.size());
+  }
+  for (const fs::path& path : sources_) names_.push_back(path.string());
+  for (const fs::path& path : targets_) names_.push_back(path.string());
+}
+
+bool ParallelRecords::read(RecordBatch& batch, size_t records, size_t bytes) {
+  const size_t before = batch.size();
+  while (batch.size() < records && batch.bytes() < bytes) {
+    if (!source_) {
+      if (file_ == sources_.size()) break;
+      source_ = std::make_unique<LineReader>(sources_[file_], max_bytes_, &bytes_read_);
+      target_ = std::make_unique<LineReader>(targets_[file_], max_bytes_, &bytes_read_);
+      ++file_;
+    }
+    const Status left = source_->next(), right = target_->next();
+    const bool left_gone = left == Status::kEnd || left == Status::kBroken;
+    const bool right_gone = right == Status::kEnd || right == Status::kBroken;
+    const LineReader& place = left_gone ? *target_ : *source_;
+    Record record;
+    record.file = static_cast<uint32_t>(left_gone && !right_gone ? sources_.size() + file_ - 1 : file_ - 1);
+    record.line = place.number();
+    record.byte = place.byte();
+    record.lost = source_->passed() + target_->passed();
+    if (left == Status::kBroken || right == Status::kBroken) {
+      record.bad = BadKind::kBrokenFile;
+      record.bytes = left == Status::kBroken ? source_->line() : target_->line();
+      record.lost += left == Status::kBroken ? target_->left() : source_->left();
+    } else if (left_gone != right_gone) {
+      record.bad = BadKind::kUnpaired;
+      record.bytes = "the other file has no such line";
+    } else if (left == Status::kTooLong || right == Status::kTooLong) {
+      record.bad = BadKind::kTooLong;
+      record.bytes = "longer than data.max_record_bytes";
+    } else if (!left_gone) {
+      record.bytes = source_->line();
+      record.second = target_->line();
+      record.second_file = static_cast<uint32_t>(sources_.size() + file_ - 1);
+      record.second_byte = target_->byte();
+    }
+    if (!left_gone || !right_gone || record.bad != BadKind::kNone) batch.add(record);
+    if (left == Status::kBroken || right == Status::kBroken || (left_gone && right_gone)) {
+      source_.reset();
+      target_.reset();
+    }
+  }
+  return batch.size() > before;
+}
+
+void TsvRecords::split(Record& record) const {
+  const size_t tab = record.bytes.find('\t');
+  if (tab == record.bytes.npos) {
+    record.bad = BadKind::kUnpaired;
+    record.bytes = "no tab in the line";
+    return;
+  }
+  record.second_file = record.file;
+  record.second_byte = record.byte + tab + 1;
+  record.second = record.bytes.substr(tab + 1);
+  record.second = record.second.substr(0, record.second.find('\t'));
+  record.bytes = record.bytes.substr(0, tab);
+}
+
+}  // namespace tightloop

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/read/line_reader.h"
+#include "data/read/record.h"
+
+namespace tightloop {
+
+/// Pairs from files that correspond line by line: line n of targets[i] is the translation of line n of
+/// sources[i]. An empty line on either side is a bad record of its own; lines that one file has more than the
+/// other are unpaired.
+class ParallelRecords : public RecordReader {
+ public:
+  ParallelRecords(std::vector<fs::path> sources, std::vector<fs::path> targets, uint64_t max_bytes);
+  bool read(RecordBatch& batch, size_t records, size_t bytes) override;
+  const std::vector<std::string>& files() const override { return names_; }
+
+ private:
+  std::vector<fs::path> sources_, targets_;
+  std::vector<std::string> names_;  // the sources, then the targets
+  uint64_t max_bytes_;
+  size_t file_ = 0;
+  std::unique_ptr<LineReader> source_, target_;
+};
+
+/// Pairs from lines of two columns parted by a tab; further columns are left alone.
+class TsvRecords : public LineRecords {
+ public:
+  using LineRecords::LineRecords;
+
+ protected:
+  void split(Record& record) const override;
+};
+
+}  // namespace tightloop

@@ -1,0 +1,172 @@
+#include "data/render/json_messages.h"
+
+#include <algorithm>
+#include <array>
+
+namespace tightloop {
+
+namespace {
+
+namespace dom = simdjson::dom;
+
+// What is known of a message besides who speaks and what is said, and says nothing to the model.
+constexpr std::array<std::string_view, 10> kMetadata{"id",   "message_id", "parent_id",  "uuid", "index",
+                                                     "turn", "timestamp",  "created_at", "lang", "language"};
+
+template <class Names>
+bool holds(const Names& names, std::string_view name) {
+  return std::ranges::find(names, name) != std::ranges::end(names);
+}
+
+Role role_of(std::string_view name) {
+  static constexpr std::array<std::pair<std::string_view, Role>, 11> kRoles{{{"system", Role::kSystem},
+                                                                             {"developer", Role::kSystem},
+                                                                             {"user", Role::kUser},
+                                                                             {"human", Role::kUser},
+                                                                             {"prompter", Role::kUser},
+                                                                             {"assistant", Role::kAssistant},
+                                                                             {"gpt", Role::kAssistant},
+                                                                             {"model", Role::kAssistant},
+                                                                             {"tool", Role::kTool},
+                                                                             {"function", Role::kTool},
+                                                                             {"observation", Role::kTool}}};
+  for (const auto& [spelling, role] : kRoles)
+    if (spelling == name) return role;
+  throw BadRecord{BadKind::kUnknownRole, fmt::format("unknown role '{}'", name.substr(0, 40))};
+}
+
+void add_parts(Role role, dom::array parts, const DataConfig& config, std::vector<Message>& messages) {
+  const size_t first = messages.size();
+  for (const dom::element part : parts) {
+    dom::object object;
+    if (part.get(object) != simdjson::SUCCESS) {
+      throw BadRecord{BadKind::kWrongType, "a part of a message is not an object"};
+    }
+    const std::string_view type =
+        has_field(object, "type") ? text_of(field_of(object, "type"), "type") : "text";
+    if (type != "python" && type != "python_output" && type != "text") {
+      throw BadRecord{BadKind::kWrongType,
+                      fmt::format("a part of the type '{}' is not text", type.substr(0, 40))};
+    }
+    for (const auto [name, value] : object)
+      if (name != "type" && name != "text" && !says_nothing(value) && !holds(config.ignore_fields, name))
+        refuse_field("a part of a message", name);
+    Message message{role, text_of(field_of(object, "text"), "text")};
+    if (type == "python") message.part = Message::Part::kCode;
+    if (type == "python_output") message.part = Message::Part::kOutput;
+    message.opens = messages.size() == first;
+    message.closes = false;
+    messages.push_back(message);
+  }
+  if (messages.size() == first) throw BadRecord{BadKind::kEmpty, "a message without parts"};
+  messages.back().closes = true;
+}
+
+}  // namespace
+
+void refuse_field(std::string_view where, std::string_view name) {
+  throw BadRecord{BadKind::kUnknownField,
+                  fmt::format("{} has the field '{}', which would be lost; data.ignore_fields can name it",
+                              where, name.substr(0, 40))};
+}
+
+bool says_nothing(dom::element value) {
+  std::string_view text;
+  dom::array list;
+  dom::object object;
+  if (value.is_null()) return true;
+  if (value.get(text) == simdjson::SUCCESS) return is_blank(text);
+  if (value.get(list) == simdjson::SUCCESS) return list.size() == 0;
+  return value.get(object) == simdjson::SUCCESS && object.size() == 0;
+}
+
+void add_turns(dom::element value, const DataConfig& config, std::vector<Message>& messages) {
+  dom::array turns;
+  if (value.get(turns) != simdjson::SUCCESS)
+    throw BadRecord{BadKind::kWrongType, "the conversation is not a list"};
+  for (const dom::element turn : turns) {
+    dom::object object;
+    if (turn.get(object) != simdjson::SUCCESS)
+      throw BadRecord{BadKind::kWrongType, "a message is not an object"};
+    const std::string_view who = !has_field(object, "role") && has_field(object, "from") ? "from" : "role";
+    const std::string_view key =
+        !has_field(object, "content") && has_field(object, "value") ? "value" : "content";
+    const Role role = role_of(text_of(field_of(object, who), who));
+    for (const auto [name, said] : object)
+      if (name != who && name != key && !says_nothing(said) && !holds(kMetadata, name) &&
+          !holds(config.ignore_fields, name))
+        refuse_field("a message", name);
+    const dom::element content = field_of(object, key);
+    const size_t first = messages.size();
+    if (content.is_array()) {
+      add_parts(role, content.get_array().value_unsafe(), config, messages);
+    } else {
+      messages.push_back({role, text_of(content, key)});
+    }
+    if (role != Role::kAssistant) continue;
+    if (std::all_of(messages.begin() + first, messages.end(),
+                    [](const Message& m) { return is_blank(m.text); }))
+      throw BadRecord{BadKind::kEmpty, "an answer of the assistant is empty"};
+  }
+}
+
+void read_messages(dom::element value, const DataConfig& config, std::vector<Message>& messages) {
+  add_turns(value, config, messages);
+  if (messages.empty()) throw BadRecord{BadKind::kEmpty, "the conversation has no turn"};
+  if (std::ranges::none_of(messages, [](const Message& m) { return m.role == Role::kAssistant; }))
+    throw BadRecord{BadKind::kNoAssistant, "no turn of the assistant to learn from"};
+}
+
+// The part before the last = is code, the part behind it is what comes back.
+void split_calculations(std::vector<Message>& messages) {
+  const std::string_view answer = messages.back().text;
+  messages.pop_back();
+  const size_t first = messages.size();
+  const auto add = [&](std::string_view text, Message::Part part) {
+    if (!text.empty()) messages.push_back({Role::kAssistant, text, part, messages.size() == first, false});
+  };
+  size_t at = 0;
+  for (;;) {
+    const size_t open = answer.find("<<", at), close = open == answer.npos ? open : answer.find(">>", open);
+    if (close == answer.npos) break;
+    const std::string_view inside = answer.substr(open + 2, close - open - 2);
+    const size_t equals = inside.rfind('=');
+    add(answer.substr(at, open - at), Message::Part::kText);
+    add(inside.substr(0, equals), Message::Part::kCode);
+    if (equals != inside.npos) add(inside.substr(equals + 1), Message::Part::kOutput);
+    at = close + 2;
+  }
+  add(answer.substr(at), Message::Part::kText);
+  if (messages.size() == first) throw BadRecord{BadKind::kEmpty, "the answer is empty"};
+  messages.back().closes = true;
+}
+
+void demand_known_fields(dom::object record, std::string_view format, const DataConfig& config) {
+  for (const std::string_view name : fields_with_meaning(format)) {
+    dom::element value;
+    if (name == config.question_field || name == config.answer_field || name == config.choices_field ||
+        record.at_key(name).get(value) != simdjson::SUCCESS || says_nothing(value) ||
+        holds(config.ignore_fields, name))
+      continue;
+    refuse_field("the record", name);
+  }
+}
+
+std::span<const std::string_view> fields_with_meaning(std::string_view format) {
+  static constexpr std::array<std::string_view, 19> kNames{
+      // part of a record with one answer
+      "system", "system_prompt",
+      // always
+      "tools", "functions", "function_call", "tool_calls", "documents", "images", "image", "videos", "video",
+      "audios", "audio", "thinking", "reasoning_content",
+      // beside an instruction, a prompt or a question
+      "passage",
+      // part of an instruction, beside a prompt or a question
+      "input", "context", "history"};
+  const auto names = std::span(kNames);
+  if (format == "instruction") return names.subspan(2, 14);
+  if (format == "prompt") return names.subspan(2);
+  return format == "chat" ? names.first(15) : names;
+}
+
+}  // namespace tightloop

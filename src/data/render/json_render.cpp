@@ -1,0 +1,204 @@
+#include <fmt/ranges.h>
+
+#include "data/read/json_access.h"
+#include "data/render/json_messages.h"
+
+namespace tightloop {
+
+namespace {
+
+namespace dom = simdjson::dom;
+
+// Memory that a thread needs for one record at a time.
+struct Scratch {
+  dom::parser parser;
+  std::string rewritten, question;
+  std::vector<Message> messages;
+};
+
+// What is in a record, as data.format says.
+class JsonContents {
+ public:
+  explicit JsonContents(const DataConfig& config) : config_(config) {}
+
+  /// The text of a record that holds one, or else its conversation in scratch.messages. Throws BadRecord.
+  std::optional<std::string_view> read(const Record& record, Scratch& scratch) const {
+    dom::object object;
+    if (parse_json(record.bytes, scratch.parser, scratch.rewritten).get(object) != simdjson::SUCCESS)
+      throw BadRecord{BadKind::kWrongType, "the record is not an object"};
+    const std::string format = config_.format == "auto" ? guess(object) : config_.format;
+    if (format == "text") {
+      if (!has_field(object, config_.text_field)) refuse_shape(object);
+      return text_of(field_of(object, config_.text_field), config_.text_field);
+    }
+    scratch.messages.clear();
+    if (format == "chat" && !has_field(object, messages_field(object))) {
+      const AnswerShape shape = config_.messages_field.empty() ? answer_shape(object) : AnswerShape::kNone;
+      if (shape == AnswerShape::kNone) refuse_shape(object);
+      read_answer(object, shape, config_, scratch.question, scratch.messages);
+      return std::nullopt;
+    }
+    demand_known_fields(object, format, config_);
+    if (format == "chat") {
+      read_messages(field_of(object, messages_field(object)), config_, scratch.messages);
+    } else if (format == "question") {
+      read_question(object, scratch);
+    } else if (format == "gsm8k") {
+      read_question(object, scratch);
+      split_calculations(scratch.messages);
+    } else {
+      read_choice(object, scratch);
+    }
+    return std::nullopt;
+  }
+
+  /// What the fields of a record say, whatever data.format is. Throws BadRecord.
+  RecordShape shape(const Record& record, Scratch& scratch) const {
+    read(record, scratch);
+    const dom::object object = parse_json(record.bytes, scratch.parser, scratch.rewritten).get_object();
+    const std::string format = guess(object);
+    if (format == "text") return {format, fmt::format("texts ({})", config_.text_field)};
+    if (format == "question") return {format, "questions and answers"};
+    if (format == "choice") return {format, "multiple choice questions"};
+    const AnswerShape answer = answer_shape(object);
+    const bool turns = has_field(object, messages_field(object));
+    return {format,
+            fmt::format("conversations ({})", turns                            ? messages_field(object)
+                                              : answer == AnswerShape::kPrompt ? "prompt, completion"
+                                                                               : "instruction, output")};
+  }
+
+ private:
+  std::string messages_field(dom::object object) const {
+    if (!config_.messages_field.empty()) return config_.messages_field;
+    return !has_field(object, "messages") && has_field(object, "conversations") ? "conversations"
+                                                                                : "messages";
+  }
+
+  std::string guess(dom::object object) const {
+    if (has_field(object, messages_field(object))) return "chat";
+    if (has_field(object, config_.choices_field)) return "choice";
+    if (has_field(object, config_.question_field) && has_field(object, config_.answer_field))
+      return "question";
+    return answer_shape(object) != AnswerShape::kNone ? "chat" : "text";
+  }
+
+  [[noreturn]] void refuse_shape(dom::object object) const {
+    constexpr size_t kShown = 12;
+    std::vector<std::string> names;
+    for (const auto field : object) {
+      if (names.size() == kShown) break;
+      names.push_back(fmt::format("'{}'", field.key.substr(0, 40)));
+    }
+    const std::string chat = config_.messages_field.empty() ? "'messages', 'conversations'"
+                                                            : fmt::format("'{}'", config_.messages_field);
+    throw BadRecord{
+        BadKind::kMissingField,
+        fmt::format(
+            "its fields are {}; data.format {} needs {}", fmt::join(names, ", "), config_.format,
+            config_.format == "text" ? fmt::format("'{}' (data.text_field)", config_.text_field)
+            : config_.format == "chat"
+                ? chat + ", 'instruction' and 'output', or 'prompt' and 'completion'"
+                : fmt::format("'{}', {}, 'instruction' and 'output', 'prompt' "
+                              "and 'completion', or '{}' and '{}'",
+                              config_.text_field, chat, config_.question_field, config_.answer_field))};
+  }
+
+  void read_question(dom::object object, Scratch& scratch) const {
+    const std::string_view question =
+        text_of(field_of(object, config_.question_field), config_.question_field);
+    const std::string_view answer = text_of(field_of(object, config_.answer_field), config_.answer_field);
+    if (is_blank(question) || is_blank(answer))
+      throw BadRecord{BadKind::kEmpty, "the question or the answer is empty"};
+    scratch.messages.push_back({Role::kUser, question});
+    scratch.messages.push_back({Role::kAssistant, answer});
+  }
+
+  // The question with lettered choices; the answer is the letter alone.
+  void read_choice(dom::object object, Scratch& scratch) const {
+    static constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    const ChoiceQuestion choice = tightloop::read_choice(object, config_);
+    scratch.question = fmt::format("Multiple Choice question: {}\n", choice.question);
+    for (size_t i = 0; i < choice.choices.size(); ++i)
+      scratch.question += fmt::format("- {}={}\n", choice.choices[i], kLetters[i]);
+    scratch.question += "\nRespond only with the letter of the correct answer.";
+    scratch.messages.push_back({Role::kUser, scratch.question});
+    scratch.messages.push_back({Role::kAssistant, kLetters.substr(choice.right, 1)});
+  }
+
+  DataConfig config_;
+};
+
+// Memory of this thread.
+Scratch& own_scratch() {
+  static thread_local Scratch scratch;
+  return scratch;
+}
+
+class JsonRenderer : public Renderer {
+ public:
+  JsonRenderer(const DataConfig& config, const Tokenizer& tokenizer, std::shared_ptr<const ChatTemplate> chat,
+               std::string why_no_chat)
+      : contents_(config),
+        loss_after_(config.loss_after),
+        tokenizer_(tokenizer),
+        chat_(std::move(chat)),
+        why_no_chat_(std::move(why_no_chat)) {}
+  std::optional<std::string_view> plain_text(const Record& record) const override {
+    if (!loss_after_.empty()) return std::nullopt;
+    return contents_.read(record, own_scratch());
+  }
+
+ protected:
+  void make(const Record& record, Rendered& out) const override {
+    Scratch& scratch = own_scratch();
+    const auto text = contents_.read(record, scratch);
+    if (text) return render_text(*text, loss_after_, tokenizer_, out);
+    if (!chat_) throw usage_error("the data holds conversations: {}", why_no_chat_);
+    if (const BadKind bad = chat_->check(scratch.messages, out.why); bad != BadKind::kNone)
+      throw BadRecord{bad, std::move(out.why)};
+    chat_->render(scratch.messages, out.ids, out.mask);
+  }
+
+ private:
+  JsonContents contents_;
+  std::string loss_after_;
+  const Tokenizer& tokenizer_;
+  std::shared_ptr<const ChatTemplate> chat_;
+  std::string why_no_chat_;
+};
+
+}  // namespace
+
+std::unique_ptr<Renderer> make_json_renderer(const DataConfig& config, const Tokenizer& tokenizer,
+                                             std::shared_ptr<const ChatTemplate> chat,
+                                             std::string why_no_chat) {
+  return std::make_unique<JsonRenderer>(config, tokenizer, std::move(chat), std::move(why_no_chat));
+}
+
+std::optional<RecordShape> record_shape(const Record& record, const DataConfig& config) {
+  DataConfig any = config;
+  any.format = "auto";
+  try {
+    if (record.bad != BadKind::kNone) return {};
+    return JsonContents(any).shape(record, own_scratch());
+  } catch (const BadRecord&) {
+    return {};
+  }
+}
+
+std::function<void(const Record&, std::string&)> make_json_texts(const DataConfig& config) {
+  return [contents = JsonContents(config)](const Record& record, std::string& out) {
+    out.clear();
+    Scratch& scratch = own_scratch();
+    if (record.bad != BadKind::kNone) throw BadRecord{record.bad, std::string(record.bytes)};
+    if (const auto text = contents.read(record, scratch)) {
+      out = *text;
+    } else {
+      for (const Message& message : scratch.messages) (out += message.text) += '\n';
+    }
+    if (out.empty()) throw BadRecord{BadKind::kEmpty, "the text is empty"};
+  };
+}
+
+}  // namespace tightloop

@@ -1,0 +1,113 @@
+#include "model/families/llama.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/stack.h>
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "ops/norm/rms_norm.h"
+#include "ops/pointwise/embedding.h"
+#include "ops/pointwise/swiglu.h"
+
+namespace tightloop {
+
+Llama::Llama(const ModelConfig& config, uint64_t seed)
+    : LanguageModel(config, seed), rotary_(rotary_frequencies(config)) {
+  const int64_t D = config.width, F = config.ffn, S = config.head_size, E = config.experts,
+                X = config.expert_ffn;
+  const int64_t q = config.heads * S, kv = config.kv_heads * S, qkv = q + 2 * kv;
+  const Init ones{Init::kOnes}, zeros{Init::kZeros}, normal{Init::kNormal, config.init_std};
+  const Init residual{Init::kNormal, config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers))};
+
+  using enum ParameterRole;
+  embedding_ = parameters_.add("embedding", {config.vocab_size, D}, normal, kEmbedding);
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    const auto add = [&](const char* name, at::IntArrayRef shape, Init init, ParameterRole role,
+                         std::vector<int64_t> parts = {}) {
+      return parameters_.add(fmt::format("blocks.{}.{}", layer, name), shape, init, role, std::move(parts));
+    };
+    Block& block = blocks_.emplace_back();
+    block.attention_norm = add("attention_norm", {D}, ones, kNorm);
+    block.qkv = add("qkv", {qkv, D}, normal, kMatrix, {q, kv, kv});
+    if (config.has_qkv_bias()) block.qkv_bias = add("qkv_bias", {qkv}, zeros, kBias);
+    if (config.has_qk_norm()) {
+      block.q_norm = add("q_norm", {S}, ones, kNorm);
+      block.k_norm = add("k_norm", {S}, ones, kNorm);
+    }
+    block.out = add("out", {D, q}, residual, kMatrix);
+    block.ffn_norm = add("ffn_norm", {D}, ones, kNorm);
+    if (config.has_experts()) {
+      block.experts = {.router_ED = add("router", {E, D}, normal, kMatrix),
+                       .gate_up = add("expert_gate_up", {E, 2 * X, D}, normal, kMatrix, {X, X}),
+                       .down = add("expert_down", {E, D, X}, residual, kMatrix)};
+    } else {
+      block.gate_up = add("gate_up", {2 * F, D}, normal, kMatrix, {F, F});
+      block.down = add("down", {D, F}, residual, kMatrix);
+    }
+  }
+  final_norm_ = parameters_.add("final_norm", {D}, ones, kNorm);
+  head_ = config.tie_embeddings ? embedding_ : parameters_.add("head", {config.vocab_size, D}, normal, kHead);
+}
+
+Forward Llama::forward(const at::Tensor& ids_BT, const Pass& pass) {
+  const int64_t T = ids_BT.size(1);
+  const auto scope = std::make_shared<AttentionScope>(ids_BT, pass, config_.dropout);
+  rotary_.cover(scope->past() + T, ids_BT.device());
+
+  Forward result;
+  std::vector<at::Tensor> loads;
+  // What a block's second part made is added where the next one begins, in one pass with its norm.
+  std::vector state{scope->drop(ops::embedding(embedding_, ids_BT), 0, DropoutPlace::kEmbedding)};
+  const bool balanced = pass.training && config_.balance_coef != 0;
+  for (int64_t layer = 0; layer < config_.layers; ++layer) {
+    const auto block = [this, layer, scope, balanced](const auto& in) {
+      return this->block(in, layer, *scope, balanced);
+    };
+    const auto outputs = run_block(layer, pass, block, state);
+    state = {outputs[0], outputs[1]};
+    if (outputs.size() > 2) loads.push_back(outputs[2].detach());
+    if (outputs.size() > 3) result.balance = layer == 0 ? outputs[3] : result.balance + outputs[3];
+  }
+  if (!loads.empty()) result.expert_loads_LE = at::stack(loads);
+  if (pass.cache) pass.cache->advance(T);
+  result.hidden_BTD = begin(state, final_norm_).normed;
+  return result;
+}
+
+std::vector<at::Tensor> Llama::block(const std::vector<at::Tensor>& state, int64_t layer,
+                                     AttentionScope& scope, bool balanced) const {
+  const Block& block = blocks_[layer];
+  const auto first = begin(state, block.attention_norm);
+  const auto seen = scope.drop(attention(block, first.normed, layer, scope), layer, DropoutPlace::kAttention);
+  const auto then = ops::add_rms_norm(first.sum, seen, block.ffn_norm, config_.norm_eps);
+  if (!config_.has_experts()) return {then.sum, feed_forward(block, then.normed)};
+  const Routing routing = route(then.normed, block.experts, config_);
+  std::vector<at::Tensor> outputs{then.sum, run_experts(then.normed, routing, block.experts), routing.load_E};
+  if (balanced) outputs.push_back(balance_loss(routing, config_));
+  return outputs;
+}
+
+ops::NormedSum Llama::begin(const std::vector<at::Tensor>& state, const at::Tensor& weight) const {
+  if (state.size() > 1) return ops::add_rms_norm(state[0], state[1], weight, config_.norm_eps);
+  return {state[0], ops::rms_norm(state[0], weight, config_.norm_eps)};
+}
+
+at::Tensor Llama::attention(const Block& block, const at::Tensor& x_BTD, int64_t layer,
+                            AttentionScope& scope) const {
+  const int64_t B = x_BTD.size(0), T = x_BTD.size(1);
+  const int64_t H = config_.heads, K = config_.kv_heads, S = config_.head_size;
+  const auto bias = block.qkv_bias.defined() ? std::optional(block.qkv_bias) : std::nullopt;
+  const auto qkv = at::linear(x_BTD, block.qkv, bias).view({B, T, H + 2 * K, S});
+  std::optional<ops::HeadNorm> norm;
+  if (block.q_norm.defined()) norm = {config_.norm_eps, block.q_norm, block.k_norm};
+  const auto [q, k, v] = rotary_.split(qkv, H, scope.past(), norm);
+  return at::linear(scope.attend(q, k, v, layer), block.out);
+}
+
+at::Tensor Llama::feed_forward(const Block& block, const at::Tensor& x_BTD) const {
+  return at::linear(ops::swiglu(at::linear(x_BTD, block.gate_up)), block.down);
+}
+
+}  // namespace tightloop

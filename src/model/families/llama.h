@@ -1,0 +1,46 @@
+#pragma once
+
+#include <vector>
+
+#include "model/language_model.h"
+#include "model/parts/attention.h"
+#include "model/parts/experts.h"
+#include "model/parts/rotary.h"
+#include "ops/norm/normed_sum.h"
+
+namespace tightloop {
+
+/// Pre-norm decoder: RMSNorm, rotary positions, grouped-query attention, SwiGLU. The families around it
+/// differ little: qwen2 adds biases to queries, keys and values, qwen3 norms queries and keys, qwen3_moe also
+/// replaces the feed-forward by experts.
+class Llama : public LanguageModel {
+ public:
+  Llama(const ModelConfig& config, uint64_t seed);
+  using LanguageModel::forward;
+  Forward forward(const at::Tensor& ids_BT, const Pass& pass) override;
+  Head head() const override { return {head_, config_.softcap}; }
+
+ private:
+  struct Block {
+    at::Tensor attention_norm, qkv, out, ffn_norm;
+    at::Tensor qkv_bias;        // qwen2
+    at::Tensor q_norm, k_norm;  // qwen3
+    at::Tensor gate_up, down;
+    Experts experts;  // qwen3_moe, in place of gate_up and down
+  };
+  /// `state`: x and, after the first block, what the block before made of it. Gives both after this block;
+  /// with experts their loads too, and, where wanted, their balance loss.
+  std::vector<at::Tensor> block(const std::vector<at::Tensor>& state, int64_t layer, AttentionScope& scope,
+                                bool balanced) const;
+  /// Both added up, and normed.
+  ops::NormedSum begin(const std::vector<at::Tensor>& state, const at::Tensor& weight) const;
+  at::Tensor attention(const Block& block, const at::Tensor& x_BTD, int64_t layer,
+                       AttentionScope& scope) const;
+  at::Tensor feed_forward(const Block& block, const at::Tensor& x_BTD) const;
+
+  at::Tensor embedding_, final_norm_, head_;
+  std::vector<Block> blocks_;
+  Rotary rotary_;
+};
+
+}  // namespace tightloop

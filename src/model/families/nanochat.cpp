@@ -1,0 +1,136 @@
+#include "model/families/nanochat.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/zeros_like.h>
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "ops/norm/rms_norm.h"
+#include "ops/pointwise/activation.h"
+
+namespace tightloop {
+
+namespace {
+
+constexpr double kSharpness = 1.2 * 1.2;  // queries and keys are scaled by 1.2 each
+
+std::vector<double> backwards(std::vector<double> frequencies) {
+  for (double& frequency : frequencies) frequency = -frequency;
+  return frequencies;
+}
+
+}  // namespace
+
+Nanochat::Nanochat(const ModelConfig& config, uint64_t seed)
+    : LanguageModel(config, seed), rotary_(backwards(rotary_frequencies(config))) {
+  const int64_t L = config.layers, D = config.width, V = config.vocab_size;
+  const int64_t H = config.heads, K = config.kv_heads, S = config.head_size;
+  const double bound = std::sqrt(3.0 / static_cast<double>(D));  // a spread of 1 / sqrt(D)
+  const Init zeros{Init::kZeros};
+  const auto uniform = [](double low, double high) {
+    return Init{.kind = Init::kUniform, .low = low, .high = high};
+  };
+  const auto ramp = [](double first, double last) {
+    return Init{.kind = Init::kRamp, .low = first, .high = last};
+  };
+
+  using enum ParameterRole;
+  embedding_ = parameters_.add("embedding", {V, D}, {Init::kNormal, 0.8}, kEmbedding);
+  residual_scales_ = parameters_.add("residual_scales", {L}, ramp(1.15, 1.05), kResidualScale);
+  x0_scales_ = parameters_.add("x0_scales", {L}, ramp(0.20, 0.05), kInputScale);
+  smear_gate_ = parameters_.add("smear_gate", {1, ModelConfig::kSmearChannels}, uniform(0, 0.02), kSmear);
+  smear_scale_ = parameters_.add("smear_scale", {1}, zeros, kSmear);
+  backout_scale_ = parameters_.add("backout_scale", {1}, ramp(0.2, 0.2), kSmear);
+  for (int64_t layer = 0; layer < L; ++layer) {
+    const auto add = [&](const char* name, at::IntArrayRef shape, Init init, ParameterRole role,
+                         std::vector<int64_t> parts = {}) {
+      return parameters_.add(fmt::format("blocks.{}.{}", layer, name), shape, init, role, std::move(parts));
+    };
+    Block& block = blocks_.emplace_back();
+    block.qkv = add("qkv", {(H + 2 * K) * S, D}, uniform(-bound, bound), kMatrix, {H * S, K * S, K * S});
+    block.out = add("out", {D, H * S}, zeros, kMatrix);
+    block.up = add("up", {config.ffn, D}, uniform(-0.4 * bound, 0.4 * bound), kMatrix);
+    block.down = add("down", {D, config.ffn}, zeros, kMatrix);
+    if (!config.has_value_embedding(layer)) continue;
+    block.value_embedding = add("value_embedding", {V, K * S}, uniform(-bound, bound), kValueEmbedding);
+    block.value_gate = add("value_gate", {K, ModelConfig::kValueGateChannels}, uniform(0, 0.02), kMatrix);
+  }
+  head_ = parameters_.add("head", {V, D}, {Init::kNormal, 0.001}, kHead);
+}
+
+Forward Nanochat::forward(const at::Tensor& ids_BT, const Pass& pass) {
+  const int64_t T = ids_BT.size(1);
+  const auto scope = std::make_shared<AttentionScope>(ids_BT, pass, /*dropout=*/0);
+  rotary_.cover(scope->past() + T, ids_BT.device());
+
+  const auto order = ops::token_order(embedding_, ids_BT);  // for the value embeddings too
+  auto x = smear(norm(ops::embedding(embedding_, ids_BT, order)), pass);
+  const auto x0 = x;
+  at::Tensor middle;
+  for (int64_t layer = 0; layer < config_.layers; ++layer) {
+    const auto block = [this, layer, scope, ids_BT, order](const auto& in) {
+      return std::vector{this->block(in[1], in[0], in[2][layer], in[3][layer], ids_BT, order, layer, *scope)};
+    };
+    // x0 first: the first block gets it as x too, and sums of gradients must not depend on checkpointing.
+    x = run_block(layer, pass, block, {x0, x, residual_scales_, x0_scales_})[0];
+    if (layer == config_.layers / 2) middle = x;
+  }
+  if (pass.cache) pass.cache->advance(T);
+  return {norm(x - backout_scale_ * middle)};
+}
+
+at::Tensor Nanochat::block(const at::Tensor& x_BTD, const at::Tensor& x0_BTD,
+                           const at::Tensor& residual_scale, const at::Tensor& x0_scale,
+                           const at::Tensor& ids_BT, const ops::TokenOrder& order, int64_t layer,
+                           AttentionScope& scope) const {
+  const Block& block = blocks_[layer];
+  // x0 first, as in the block's inputs.
+  const auto begin =
+      ops::add_rms_norm(x0_BTD, x_BTD, {}, config_.norm_eps, {.x = x0_scale, .y = residual_scale});
+  const auto then = ops::add_rms_norm(begin.sum, attention(block, begin.normed, ids_BT, order, layer, scope),
+                                      {}, config_.norm_eps);
+  return then.sum + feed_forward(block, then.normed);
+}
+
+at::Tensor Nanochat::norm(const at::Tensor& x) const { return ops::rms_norm(x, {}, config_.norm_eps); }
+
+at::Tensor Nanochat::smear(const at::Tensor& x_BTD, const Pass& pass) const {
+  const int64_t T = x_BTD.size(1);
+  const bool continued = pass.cache && pass.cache->last_embedding().defined();
+  const auto first = x_BTD.narrow(1, 0, 1);
+  const auto before = at::cat(
+      {continued ? pass.cache->last_embedding() : at::zeros_like(first), x_BTD.narrow(1, 0, T - 1)}, 1);
+  if (pass.cache) pass.cache->set_last_embedding(x_BTD.narrow(1, T - 1, 1));
+  auto gate =
+      smear_scale_ * at::sigmoid(at::linear(x_BTD.narrow(2, 0, ModelConfig::kSmearChannels), smear_gate_));
+  if (pass.documents_BT.defined()) gate = gate * continues_document(pass.documents_BT).unsqueeze(2);
+  return x_BTD + gate * before;
+}
+
+at::Tensor Nanochat::attention(const Block& block, const at::Tensor& x_BTD, const at::Tensor& ids_BT,
+                               const ops::TokenOrder& order, int64_t layer, AttentionScope& scope) const {
+  const int64_t B = x_BTD.size(0), T = x_BTD.size(1);
+  const int64_t H = config_.heads, K = config_.kv_heads, S = config_.head_size;
+  const auto qkv = at::linear(x_BTD, block.qkv).view({B, T, H + 2 * K, S});
+  // nanochat norms what it has turned; turning changes no length, so the order is free.
+  auto [q, k, v] = rotary_.split(qkv, H, scope.past(), ops::HeadNorm{config_.norm_eps, {}, {}});
+  if (block.value_gate.defined()) {
+    const auto open = at::linear(x_BTD.narrow(2, 0, ModelConfig::kValueGateChannels), block.value_gate);
+    const auto extra = ops::embedding(block.value_embedding, ids_BT, order).view({B, T, K, S});
+    v = v + (3 * at::sigmoid(open)).unsqueeze(3) * extra;
+  }
+  const double scale = kSharpness / std::sqrt(static_cast<double>(S));
+  const auto y = scope.attend(q, k, v, layer, {.scale = scale, .window = config_.window(layer)});
+  return at::linear(y, block.out);
+}
+
+at::Tensor Nanochat::feed_forward(const Block& block, const at::Tensor& x_BTD) const {
+  return at::linear(ops::activation(at::linear(x_BTD, block.up), {}, ops::ActivationKind::kReluSquare),
+                    block.down);
+}
+
+}  // namespace tightloop

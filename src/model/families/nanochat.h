@@ -1,0 +1,43 @@
+#pragma once
+
+#include <vector>
+
+#include "model/language_model.h"
+#include "model/parts/attention.h"
+#include "model/parts/rotary.h"
+#include "ops/pointwise/embedding.h"
+
+namespace tightloop {
+
+/// nanochat's decoder: norms without weights (also after the embedding), rotary positions that turn the other
+/// way, normed queries and keys, ReLU squared, sliding windows, scales by layer for the residual stream and
+/// for the first state x0, embeddings that join the values of every second layer, a share of the token before
+/// mixed into each ("smear"), and the middle layer's state taken off at the end ("backout").
+class Nanochat : public LanguageModel {
+ public:
+  Nanochat(const ModelConfig& config, uint64_t seed);
+  using LanguageModel::forward;
+  Forward forward(const at::Tensor& ids_BT, const Pass& pass) override;
+  Head head() const override { return {head_, config_.softcap}; }
+
+ private:
+  struct Block {
+    at::Tensor qkv, out, up, down;
+    at::Tensor value_embedding, value_gate;  // where config_.has_value_embedding(layer)
+  };
+  at::Tensor block(const at::Tensor& x_BTD, const at::Tensor& x0_BTD, const at::Tensor& residual_scale,
+                   const at::Tensor& x0_scale, const at::Tensor& ids_BT, const ops::TokenOrder& order,
+                   int64_t layer, AttentionScope& scope) const;
+  at::Tensor norm(const at::Tensor& x) const;
+  at::Tensor smear(const at::Tensor& x_BTD, const Pass& pass) const;
+  at::Tensor attention(const Block& block, const at::Tensor& x_BTD, const at::Tensor& ids_BT,
+                       const ops::TokenOrder& order, int64_t layer, AttentionScope& scope) const;
+  at::Tensor feed_forward(const Block& block, const at::Tensor& x_BTD) const;
+
+  at::Tensor embedding_, head_;
+  at::Tensor residual_scales_, x0_scales_, smear_gate_, smear_scale_, backout_scale_;
+  std::vector<Block> blocks_;
+  Rotary rotary_;
+};
+
+}  // namespace tightloop

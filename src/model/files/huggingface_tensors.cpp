@@ -1,0 +1,283 @@
+#include <ATen/ops/equal.h>
+#include <ATen/ops/isfinite.h>
+#include <c10/core/GradMode.h>
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/interrupt.h"
+#include "core/progress_line.h"
+#include "model/files/huggingface.h"
+#include "model/files/safetensors.h"
+
+namespace tightloop {
+
+namespace {
+
+/// A tensor of theirs, and which part of which parameter of ours it is.
+struct Slot {
+  std::string name, parameter;
+  int64_t begin = 0, rows = -1;  // of ours; -1: all of them
+  int64_t expert = -1;           // of a stack, this one
+  bool transposed = false;       // theirs is (in, out)
+};
+
+at::Tensor part_of(const at::Tensor& ours, const Slot& slot) {
+  auto part = slot.expert < 0 ? ours : ours.select(0, slot.expert);
+  if (slot.rows >= 0) part = part.narrow(0, slot.begin, slot.rows);
+  return slot.transposed ? part.t() : part;
+}
+
+std::vector<Slot> gpt2_layout(const ModelConfig& config) {
+  std::vector<Slot> slots{{.name = "transformer.wte.weight", .parameter = "embedding"},
+                          {.name = "transformer.wpe.weight", .parameter = "positions"}};
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    const auto add = [&](const char* theirs, const char* ours, bool transposed) {
+      slots.push_back({.name = fmt::format("transformer.h.{}.{}", layer, theirs),
+                       .parameter = fmt::format("blocks.{}.{}", layer, ours),
+                       .transposed = transposed});
+    };
+    add("ln_1.weight", "attention_norm", false), add("ln_1.bias", "attention_norm_bias", false);
+    add("attn.c_attn.weight", "qkv", true), add("attn.c_attn.bias", "qkv_bias", false);
+    add("attn.c_proj.weight", "out", true), add("attn.c_proj.bias", "out_bias", false);
+    add("ln_2.weight", "ffn_norm", false), add("ln_2.bias", "ffn_norm_bias", false);
+    add("mlp.c_fc.weight", "up", true), add("mlp.c_fc.bias", "up_bias", false);
+    add("mlp.c_proj.weight", "down", true), add("mlp.c_proj.bias", "down_bias", false);
+  }
+  slots.push_back({.name = "transformer.ln_f.weight", .parameter = "final_norm"});
+  slots.push_back({.name = "transformer.ln_f.bias", .parameter = "final_norm_bias"});
+  return slots;
+}
+
+std::vector<Slot> decoder_layout(const ModelConfig& config, bool fused_experts) {
+  std::vector<Slot> slots{{.name = "model.embed_tokens.weight", .parameter = "embedding"}};
+  const int64_t Q = config.heads * config.head_size, K = config.kv_heads * config.head_size;
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    const auto add = [&](const std::string& theirs, const char* ours, int64_t begin = 0, int64_t rows = -1,
+                         int64_t expert = -1) {
+      slots.push_back({.name = fmt::format("model.layers.{}.{}", layer, theirs),
+                       .parameter = fmt::format("blocks.{}.{}", layer, ours),
+                       .begin = begin,
+                       .rows = rows,
+                       .expert = expert});
+    };
+    const auto add_gated = [&](const std::string& theirs, const char* gate_up, const char* down, int64_t F,
+                               int64_t expert = -1) {
+      add(theirs + "gate_proj.weight", gate_up, 0, F, expert);
+      add(theirs + "up_proj.weight", gate_up, F, F, expert);
+      add(theirs + "down_proj.weight", down, 0, -1, expert);
+    };
+    add("input_layernorm.weight", "attention_norm");
+    add("self_attn.q_proj.weight", "qkv", 0, Q);
+    add("self_attn.k_proj.weight", "qkv", Q, K);
+    add("self_attn.v_proj.weight", "qkv", Q + K, K);
+    if (config.family == "qwen2") {
+      add("self_attn.q_proj.bias", "qkv_bias", 0, Q);
+      add("self_attn.k_proj.bias", "qkv_bias", Q, K);
+      add("self_attn.v_proj.bias", "qkv_bias", Q + K, K);
+    }
+    if (config.family.starts_with("qwen3")) {
+      add("self_attn.q_norm.weight", "q_norm");
+      add("self_attn.k_norm.weight", "k_norm");
+    }
+    add("self_attn.o_proj.weight", "out");
+    add("post_attention_layernorm.weight", "ffn_norm");
+    if (config.family != "qwen3_moe") {
+      add_gated("mlp.", "gate_up", "down", config.ffn);
+    } else {
+      add("mlp.gate.weight", "router");
+      if (fused_experts) {
+        add("mlp.experts.gate_up_proj", "expert_gate_up");
+        add("mlp.experts.down_proj", "expert_down");
+      } else {
+        for (int64_t e = 0; e < config.experts; ++e)
+          add_gated(fmt::format("mlp.experts.{}.", e), "expert_gate_up", "expert_down", config.expert_ffn, e);
+      }
+    }
+  }
+  slots.push_back({.name = "model.norm.weight", .parameter = "final_norm"});
+  return slots;
+}
+
+std::vector<Slot> layout_of(const LanguageModel& model, bool fused_experts = false) {
+  const auto& config = model.config();
+  std::vector<Slot> slots;
+  if (config.family == "nanochat") {
+    for (const auto& parameter : model.parameters().all())
+      slots.push_back({.name = parameter.name, .parameter = parameter.name});
+    return slots;
+  }
+  slots = config.family == "gpt2" ? gpt2_layout(config) : decoder_layout(config, fused_experts);
+  if (!config.tie_embeddings) slots.push_back({.name = "lm_head.weight", .parameter = "head"});
+  return slots;
+}
+
+/// Buffers that older files hold and that follow from the sizes.
+bool is_computed(const std::string& name) {
+  return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.masked_bias") ||
+         name.ends_with(".attn.bias");
+}
+
+at::ScalarType common_dtype(const TensorFiles& files) {
+  std::optional<at::ScalarType> common;
+  for (const auto& [name, tensor] : files.tensors) {
+    if (is_computed(name)) continue;
+    const auto type = tensor.scalar_type();
+    if (type != at::kFloat && type != at::kBFloat16 && type != at::kHalf)
+      throw checkpoint_error("'{}': tensor '{}' has dtype {}; F32, BF16 or F16 was expected.",
+                             files.file_of.at(name).string(), name, c10::toString(type));
+    common = common ? c10::promoteTypes(*common, type) : type;
+  }
+  return common.value_or(at::kFloat);
+}
+
+/// Before a model of these sizes is made: the files must have as many layers and values as config.json says.
+void check_sizes(const ModelConfig& config, const TensorFiles& files, const fs::path& file) {
+  double values = 0;
+  for (const auto& [name, tensor] : files.tensors) {
+    if (!is_computed(name)) values += static_cast<double>(tensor.numel());
+  }
+  // A lower bound, of which no part can overflow: the embedding, and what each layer has at the least.
+  const auto D = static_cast<double>(config.width), L = static_cast<double>(config.layers);
+  const auto queries = static_cast<double>(config.heads) * static_cast<double>(config.head_size);
+  const auto keys = static_cast<double>(config.kv_heads) * static_cast<double>(config.head_size);
+  const double ffn = config.has_experts()
+                         ? 3 * static_cast<double>(config.experts) * static_cast<double>(config.expert_ffn)
+                         : 2 * static_cast<double>(config.ffn);
+  const double needed = static_cast<double>(config.vocab_size) * D + L * D * (2 * queries + 2 * keys + ffn) +
+                        (config.family == "gpt2" ? static_cast<double>(config.context) * D : 0);
+  if (needed > values)
+    throw checkpoint_error(
+        "'{}' describes a model of {:.4g} values or more, and the files beside it hold {:.4g}.",
+        file.string(), needed, values);
+}
+
+struct Shard {
+  NamedTensors tensors;
+  uint64_t bytes = 0;
+};
+
+void write_shards(const std::vector<Shard>& shards, uint64_t total, const fs::path& folder) {
+  const std::map<std::string, std::string> metadata{{"format", "pt"}};  // transformers asks for it
+  ProgressLine progress("Writing weights", total);
+  const auto wrote = [&](uint64_t bytes) {
+    throw_if_interrupted();
+    progress.add(bytes);
+  };
+  if (shards.size() == 1) {
+    write_safetensors(folder / "model.safetensors", shards[0].tensors, metadata, wrote);
+    return;
+  }
+  nlohmann::json index{{"metadata", {{"total_size", total}}}};
+  for (size_t i = 0; i < shards.size(); ++i) {
+    throw_if_interrupted();
+    const auto name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+    write_safetensors(folder / name, shards[i].tensors, metadata, wrote);
+    for (const auto& entry : shards[i].tensors) index["weight_map"][entry.first] = name;
+  }
+  write_file_whole(folder / "model.safetensors.index.json", index.dump(2) + "\n");
+}
+
+}  // namespace
+
+const char* dtype_word(at::ScalarType dtype) {
+  return dtype == at::kFloat ? "fp32" : dtype == at::kHalf ? "fp16" : "bf16";
+}
+
+at::ScalarType dtype_of_word(const std::string& word) {
+  if (word == "fp32") return at::kFloat;
+  if (word == "fp16") return at::kHalf;
+  if (word == "bf16") return at::kBFloat16;
+  throw usage_error("'{}' is no dtype of weights: fp32, bf16 and fp16 are.", word);
+}
+
+bool has_tokenizer(const fs::path& folder) {
+  if (path_exists(folder / "tokenizer.json") || path_exists(folder / "tokenizer.model")) return true;
+  return path_exists(folder / "vocab.json") && path_exists(folder / "merges.txt");
+}
+
+HuggingFaceFolder read_hugging_face(const fs::path& folder) {
+  const fs::path file = folder / "config.json";
+  try {
+    const auto config = config_from_hugging_face(nlohmann::json::parse(read_file(file)), file.string());
+    const auto files = read_tensor_files(folder);
+    check_sizes(config, files, file);
+    return {config, dtype_word(common_dtype(files))};
+  } catch (const nlohmann::json::exception& error) {
+    throw checkpoint_error("'{}' is damaged: {}.", file.string(), error.what());
+  }
+}
+
+void import_weights(const fs::path& folder, LanguageModel& model) {
+  c10::NoGradGuard no_grad;
+  auto files = read_tensor_files(folder);
+  common_dtype(files);
+  auto& theirs = files.tensors;
+  const bool fused = theirs.contains("model.layers.0.mlp.experts.gate_up_proj");
+  // A bare decoder is saved without the name of the part that it is in a model with a head.
+  const std::string prefix = model.config().family == "gpt2" ? "transformer." : "model.";
+  uint64_t bytes = 0;
+  for (const auto& [name, tensor] : theirs) bytes += tensor.nbytes();
+  ProgressLine progress(fmt::format("Reading {}", folder.string()), bytes);
+  for (const auto& slot : layout_of(model, fused)) {
+    throw_if_interrupted();
+    auto found = theirs.find(slot.name);
+    if (found == theirs.end() && slot.name.starts_with(prefix))
+      found = theirs.find(slot.name.substr(prefix.size()));
+    if (found == theirs.end()) throw checkpoint_error("'{}' has no tensor '{}'.", folder.string(), slot.name);
+    const auto file = files.file_of.at(found->first).string();
+    const auto part = part_of(model.parameters().find(slot.parameter)->value.detach(), slot);
+    if (found->second.sizes() != part.sizes()) {
+      throw checkpoint_error("'{}': tensor '{}' has shape [{}], config.json makes it [{}].", file,
+                             found->first, fmt::join(found->second.sizes(), ", "),
+                             fmt::join(part.sizes(), ", "));
+    }
+    if (!at::isfinite(found->second).all().item<bool>()) {
+      throw checkpoint_error(
+          "'{}': tensor '{}' holds a NaN or an infinity: the file is damaged, or the training that made it "
+          "diverged.",
+          file, found->first);
+    }
+    part.copy_(found->second);
+    progress.add(found->second.nbytes());
+    theirs.erase(found);
+  }
+  for (const auto& [name, tensor] : theirs) {
+    if (is_computed(name)) continue;
+    const auto file = files.file_of.at(name).string();
+    if (name != "lm_head.weight")
+      throw checkpoint_error("'{}' has a tensor '{}' that a {} model lacks.", file, name,
+                             model.config().family);
+    const auto& embedding = model.parameters().find("embedding")->value;
+    if (!at::equal(tensor.to(embedding.options()), embedding.detach()))
+      throw checkpoint_error(
+          "'{}': 'lm_head.weight' differs from the embedding, but config.json ties the two.", file);
+  }
+}
+
+void export_weights(const LanguageModel& model, at::ScalarType dtype, const HuggingFaceTokens& tokens,
+                    const fs::path& folder, uint64_t shard_bytes) {
+  const auto& config = model.config();
+  if (config.softcap != 0 && config.family != "nanochat")
+    throw usage_error("model.softcap has no place in the layout of {} models; it cannot be exported.",
+                      config.family);
+  std::vector<Shard> shards(1);
+  uint64_t total = 0;
+  for (const auto& slot : layout_of(model)) {
+    throw_if_interrupted();
+    auto tensor = part_of(model.parameters().find(slot.parameter)->value.detach(), slot).to(dtype);
+    if (shards.back().bytes > 0 && shards.back().bytes + tensor.nbytes() > shard_bytes) shards.emplace_back();
+    shards.back().bytes += tensor.nbytes(), total += tensor.nbytes();
+    shards.back().tensors.emplace_back(slot.name, std::move(tensor));
+  }
+  write_shards(shards, total, folder);
+  const auto json = config_to_hugging_face(config, dtype, tokens);
+  write_file_whole(folder / "config.json", json.dump(2) + "\n");
+  nlohmann::ordered_json generation{{"_from_model_config", true}};
+  generation["bos_token_id"] = json["bos_token_id"], generation["eos_token_id"] = json["eos_token_id"];
+  write_file_whole(folder / "generation_config.json", generation.dump(2) + "\n");
+}
+
+}  // namespace tightloop

@@ -1,0 +1,112 @@
+#include "model/parts/attention.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cummax.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/zeros.h>
+
+#include <cmath>
+#include <limits>
+#include <tuple>
+
+namespace tightloop {
+
+AttentionScope::AttentionScope(const at::Tensor& ids_BT, const Pass& pass, double dropout)
+    : cache_(pass.cache),
+      documents_BT_(pass.documents_BT),
+      random_(pass.random),
+      past_(cache_ ? cache_->length() : 0),
+      length_(ids_BT.size(1)),
+      dropout_(pass.training ? dropout : 0),
+      device_(ids_BT.device()) {
+  TORCH_CHECK(!cache_ || !documents_BT_.defined(), "a cache holds one document a row");
+  TORCH_CHECK(dropout_ == 0 || random_.defined(), "training with dropout needs Pass::random");
+}
+
+ops::Dropout AttentionScope::dropout(int64_t layer, DropoutPlace place) const {
+  constexpr auto kPlaces = static_cast<int64_t>(DropoutPlace::kCount);
+  return {dropout_, random_, layer * kPlaces + static_cast<int64_t>(place)};
+}
+
+at::Tensor AttentionScope::drop(const at::Tensor& x, int64_t layer, DropoutPlace place) const {
+  return ops::dropout(x, dropout(layer, place));
+}
+
+at::Tensor AttentionScope::attend(const at::Tensor& q_BTHS, const at::Tensor& k_BTKS,
+                                  const at::Tensor& v_BTKS, int64_t layer, const AttentionOptions& options) {
+  const int64_t B = q_BTHS.size(0), T = length_, H = q_BTHS.size(2), K = k_BTKS.size(2);
+  const auto q = q_BTHS.transpose(1, 2);
+  auto k = k_BTKS.transpose(1, 2), v = v_BTKS.transpose(1, 2);
+  if (cache_) std::tie(k, v) = cache_->append(layer, k, v);
+
+  const bool windowed = options.window > 0 && options.window + 1 < past_ + T;
+  std::optional<at::Tensor> allowed;
+  bool causal = false;
+  if (T == 1 && !documents_BT_.defined()) {  // one token looks at all that came before
+    const int64_t seen = windowed ? options.window + 1 : past_ + 1;
+    k = k.narrow(2, past_ + 1 - seen, seen), v = v.narrow(2, past_ + 1 - seen, seen);
+  } else if (past_ == 0 && !windowed && !documents_BT_.defined()) {
+    causal = true;
+  } else {
+    allowed = mask(windowed ? options.window : 0);
+  }
+  at::Tensor y;
+  if (dropout_ > 0) {
+    if (causal) allowed = mask(0);
+    const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3))));
+    y = attend_and_drop(q, k, v, allowed, layer, scale);
+  } else {
+    std::optional<WithoutPlans> growing;
+    if (cache_) growing.emplace();
+    y = at::scaled_dot_product_attention(q, k, v, allowed, /*dropout_p=*/0, causal, options.scale,
+                                         /*enable_gqa=*/H != K);
+  }
+  return y.transpose(1, 2).reshape({B, T, H * q.size(3)});
+}
+
+// Step by step, since what torch's attention drops follows from a generator's state: a graph that is replayed
+// or a block that is computed again would need that state back.
+at::Tensor AttentionScope::attend_and_drop(const at::Tensor& q_BHTS, const at::Tensor& k_BKTS,
+                                           const at::Tensor& v_BKTS, const std::optional<at::Tensor>& allowed,
+                                           int64_t layer, double scale) const {
+  const int64_t H = q_BHTS.size(1), K = k_BKTS.size(1);
+  const auto for_each_query = [&](const at::Tensor& x) {
+    if (H == K) return x;
+    return x.unsqueeze(2).expand({-1, -1, H / K, -1, -1}).flatten(1, 2);
+  };
+  auto scores = at::matmul(q_BHTS * scale, for_each_query(k_BKTS).transpose(2, 3));
+  if (allowed) scores = scores.masked_fill(allowed->logical_not(), -std::numeric_limits<double>::infinity());
+  const auto weights = at::softmax(scores, -1);  // computed in fp32, rounded once
+  return at::matmul(drop(weights, layer, DropoutPlace::kAttentionWeights), for_each_query(v_BKTS));
+}
+
+at::Tensor AttentionScope::mask(int64_t window) {
+  for (const auto& [held, mask] : masks_)
+    if (held == window) return mask;
+  const auto keys = at::arange(past_ + length_, at::TensorOptions(at::kLong).device(device_));
+  const auto queries = keys.narrow(0, past_, length_).unsqueeze(1);
+  auto mask = keys <= queries;  // (T, past + T)
+  if (window > 0) mask = mask & (queries - keys <= window);
+  if (documents_BT_.defined())  // (B, 1, T, T)
+    mask = (mask & (documents_BT_.unsqueeze(2) == documents_BT_.unsqueeze(1))).unsqueeze(1);
+  return masks_.emplace_back(window, mask).second;
+}
+
+at::Tensor continues_document(const at::Tensor& documents_BT) {
+  const int64_t T = documents_BT.size(1);
+  auto same = at::zeros(documents_BT.sizes(), documents_BT.options().dtype(at::kBool));
+  if (T > 1)
+    same.narrow(1, 1, T - 1).copy_(documents_BT.narrow(1, 1, T - 1) == documents_BT.narrow(1, 0, T - 1));
+  return same;
+}
+
+at::Tensor positions_in_documents(const at::Tensor& documents_BT) {
+  const auto t = at::arange(documents_BT.size(1), documents_BT.options().dtype(at::kLong));
+  const auto starts = t * continues_document(documents_BT).logical_not();
+  return t - std::get<0>(at::cummax(starts, 1));
+}
+
+}  // namespace tightloop

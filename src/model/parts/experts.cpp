@@ -1,0 +1,133 @@
+#include "model/parts/experts.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/_grouped_mm.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/argsort.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/index_add.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/topk.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "ops/config.h"
+#include "ops/operator.h"
+#include "ops/pointwise/swiglu.h"
+
+namespace tightloop {
+
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// y = x weight[e]^T for the rows of expert e, which end before ends[e]; x (M, in), weight (E, out, in).
+struct GroupedLinear : torch::autograd::Function<GroupedLinear> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            const at::Tensor& ends) {
+    context->save_for_backward({x, weight, ends});
+    return at::_grouped_mm(x, weight.transpose(1, 2), ends);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &weight = saved[1], &ends = saved[2];
+    const auto dy = gradients[0].contiguous();
+    const auto dx = at::_grouped_mm(dy, weight, ends);
+    auto dweight = at::_grouped_mm(dy.t(), x, ends);
+    // An expert without rows: its gradient is 0, whatever the kernel leaves there.
+    const int64_t E = ends.size(0);
+    const auto begins = at::cat({at::zeros({1}, ends.options()), ends.narrow(0, 0, E - 1)});
+    dweight.masked_fill_((begins == ends).view({E, 1, 1}), 0);
+    return {dx, dweight, at::Tensor()};
+  }
+};
+
+// Rows in another order, and their gradients back in the old one: `back` undoes `order`. Of index_select's
+// own gradient, which adds up rows that may come twice, nothing is needed.
+struct Permute : torch::autograd::Function<Permute> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& order,
+                            const at::Tensor& back) {
+    context->save_for_backward({back});
+    return x.index_select(0, order);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    return {gradients[0].index_select(0, context->get_saved_variables()[0]), at::Tensor(), at::Tensor()};
+  }
+};
+
+bool can_group(const at::Tensor& x, const Experts& experts) {
+  const int64_t bytes = x.element_size();
+  const bool aligned = experts.down.size(1) * bytes % 16 == 0 && experts.down.size(2) * bytes % 16 == 0;
+  return !ops::plain() && aligned && x.scalar_type() != at::kDouble;
+}
+
+// Outputs of every choice (N * P, D) in the tokens' order -> their weighted sum, in fp32, rounded once.
+at::Tensor combine(const at::Tensor& outputs, const Routing& routing, const at::Tensor& like) {
+  const auto& weights = routing.weights_NP;
+  const auto each = outputs.view({weights.size(0), weights.size(1), outputs.size(1)});
+  const auto weighted = each * weights.unsqueeze(2);
+  const auto sum = weights.size(1) == 1 ? weighted.select(1, 0) : weighted.sum(1);
+  return sum.to(like.scalar_type()).view(like.sizes());
+}
+
+}  // namespace
+
+Routing route(const at::Tensor& x, const Experts& experts, const ModelConfig& config) {
+  const auto logits = at::linear(x.reshape({-1, x.size(-1)}), experts.router_ED);
+  Routing routing;
+  routing.scores_NE = at::softmax(logits, -1, ops::compute_dtype(x));
+  std::tie(routing.weights_NP, routing.chosen_NP) = at::topk(routing.scores_NE, config.experts_per_token);
+  if (config.norm_topk)
+    routing.weights_NP = routing.weights_NP / routing.weights_NP.sum(-1, /*keepdim=*/true);
+  const auto flat = routing.chosen_NP.flatten();
+  routing.counts_E = (flat.unsqueeze(1) == at::arange(config.experts, flat.options())).sum(0);
+  routing.load_E = routing.counts_E.to(at::kFloat) / static_cast<double>(flat.size(0));
+  return routing;
+}
+
+at::Tensor run_experts(const at::Tensor& x, const Routing& routing, const Experts& experts) {
+  if (!can_group(x, experts)) return run_experts_plain(x, routing, experts);
+  const int64_t D = x.size(-1), P = routing.chosen_NP.size(1);
+  const auto order = at::argsort(routing.chosen_NP.flatten(), /*stable=*/true, 0, /*descending=*/false);
+  auto back = at::empty_like(order);
+  back.scatter_(0, order, at::arange(order.size(0), order.options()));
+  const auto ends = routing.counts_E.cumsum(0).to(at::kInt);
+  // A row for every choice, so that both gathers are permutations.
+  const auto each = x.reshape({-1, 1, D}).expand({-1, P, D}).reshape({-1, D});
+  const auto rows = Permute::apply(each, order, back);
+  const auto inner = ops::swiglu(GroupedLinear::apply(rows, experts.gate_up, ends));
+  const auto outputs = GroupedLinear::apply(inner, experts.down, ends);
+  return combine(Permute::apply(outputs, back, order), routing, x);
+}
+
+at::Tensor run_experts_plain(const at::Tensor& x, const Routing& routing, const Experts& experts) {
+  const int64_t D = x.size(-1), P = routing.chosen_NP.size(1);
+  const auto tokens = x.reshape({-1, D});
+  const auto flat = routing.chosen_NP.flatten();
+  auto outputs = at::zeros({flat.size(0), D}, x.options());
+  for (int64_t e = 0; e < experts.router_ED.size(0); ++e) {
+    const auto choices = (flat == e).nonzero().flatten();
+    const auto rows = tokens.index_select(0, choices.floor_divide(P));
+    const auto inner = ops::swiglu(at::linear(rows, experts.gate_up.select(0, e)));
+    outputs = at::index_add(outputs, 0, choices, at::linear(inner, experts.down.select(0, e)));
+  }
+  return combine(outputs, routing, x);
+}
+
+at::Tensor balance_loss(const Routing& routing, const ModelConfig& config) {
+  const auto E = static_cast<double>(config.experts);
+  const auto mean_E = routing.scores_NE.mean(0);
+  if (config.balance == "minimind") {
+    const auto visits_E = routing.load_E * static_cast<double>(config.experts_per_token);
+    return (visits_E * mean_E).sum() * (E * config.balance_coef);
+  }
+  const auto load_E = routing.load_E + (mean_E - mean_E.detach());
+  return (load_E - 1 / E).pow(2).sum() * config.balance_coef;
+}
+
+}  // namespace tightloop

@@ -1,0 +1,221 @@
+#include <algorithm>
+#include <cfloat>
+#include <climits>
+
+#include "ops/loss/cross_entropy_launch.h"
+#include "ops/kernel.cuh"
+
+namespace tightloop::ops::cuda {
+
+namespace {
+
+// A block has one row, and keeps as much of it as fits in shared memory between the softmax and the
+// gradient, so that global memory is read once and written once. Where two blocks fit on a multiprocessor,
+// one computes while the other waits for memory; a longer row has all threads for itself.
+constexpr int kFewThreads = 128, kThreads = 512, kMostThreads = 1024;
+constexpr int kShort = 8192;            // tokens
+constexpr int kHalfShared = 112 << 10;  // bytes: two blocks of a Hopper fit
+
+/// Rows start anywhere that their elements may: `packs` of 16 bytes in the middle, single elements around.
+template <class T>
+struct Split {
+  int head, packs, singles;
+
+  __device__ Split(const T* x, const T* gradient, int V) {
+    const auto from = reinterpret_cast<uintptr_t>(x), to = reinterpret_cast<uintptr_t>(gradient);
+    const bool alike = !gradient || from % 16 == to % 16;
+    head = alike ? min(V, static_cast<int>((16 - from % 16) % 16 / sizeof(T))) : V;
+    packs = (V - head) / kWide<T>;
+    singles = V - packs * kWide<T>;
+  }
+  __device__ int single(int i) const { return i < head ? i : i + packs * kWide<T>; }
+  __device__ int first_of(int pack) const { return head + pack * kWide<T>; }
+};
+
+template <class T>
+__device__ inline void unpack(uint4 raw, float (&values)[kWide<T>]) {
+  load(reinterpret_cast<const T*>(&raw), values);
+}
+
+/// body(pack, its 16 bytes) for this thread's share of packs in [begin, end), four loads at a time.
+template <int kBlock, class Body>
+__device__ inline void for_packs(const uint4* from, int begin, int end, Body&& body) {
+  constexpr int kBatch = 4;
+  for (int first = begin + threadIdx.x; first < end; first += kBatch * kBlock) {
+    uint4 batch[kBatch];
+#pragma unroll
+    for (int k = 0; k < kBatch; ++k)
+      if (first + k * kBlock < end) batch[k] = from[first + k * kBlock];
+#pragma unroll
+    for (int k = 0; k < kBatch; ++k)
+      if (first + k * kBlock < end) body(first + k * kBlock, batch[k]);
+  }
+}
+
+/// A thread's part of a row's softmax, from one pass: sum of exp(z - largest), the largest z seen so far.
+struct Softmax {
+  float largest = -FLT_MAX;  // not -inf: a masked logit less that would be NaN
+  float sum = 0, total = 0;  // total: of z, for label smoothing
+  bool beaten = false;
+
+  template <int kCount>
+  __device__ void add(const float (&z)[kCount], bool smoothing) {
+    float most = z[0];
+#pragma unroll
+    for (int k = 1; k < kCount; ++k) most = fmaxf(most, z[k]);
+    if (most > largest) {
+      sum *= __expf(largest - most);
+      largest = most;
+    }
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) sum += __expf(z[k] - largest);
+    if (smoothing)
+#pragma unroll
+      for (int k = 0; k < kCount; ++k) total += z[k];
+  }
+};
+
+template <class T, int kBlock, bool kCapped>
+__global__ void __launch_bounds__(kBlock, kMostThreads / kBlock)
+    cross_entropy_kernel(const CrossEntropyRows c, int held) {
+  extern __shared__ uint4 row_packs[];
+  __shared__ float warps[kBlock / 32];
+  const int64_t row = blockIdx.x;
+  const int V = static_cast<int>(c.V);
+  const T* x = static_cast<const T*>(c.logits) + row * c.stride;
+  T* gradient = c.gradient ? static_cast<T*>(c.gradient) + row * c.gradient_stride : nullptr;
+  const Split<T> split(x, gradient, V);
+  const auto* x_packs = reinterpret_cast<const uint4*>(x + split.head);
+  const int64_t wanted = c.targets[row];
+
+  if (wanted < 0 || wanted >= V) {  // nothing to learn; or a mistake, which shows as NaN
+    const float value = wanted == c.ignored ? 0.0f : NAN;
+    if (threadIdx.x == 0) {
+      c.losses[row] = value;
+      if (c.correct) c.correct[row] = false;
+    }
+    if (!gradient) return;
+    float values[kWide<T>];
+#pragma unroll
+    for (int k = 0; k < kWide<T>; ++k) values[k] = value;
+    for (int i = threadIdx.x; i < split.singles; i += kBlock)
+      gradient[split.single(i)] = from_float<T>(value);
+    for (int p = threadIdx.x; p < split.packs; p += kBlock) store(gradient + split.first_of(p), values);
+    return;
+  }
+
+  const int target = static_cast<int>(wanted);
+  const float at_target = to_float(x[target]);  // before the gradient may overwrite it
+  const float cap = c.softcap, inverse = 1 / cap, smoothing = c.label_smoothing;
+  Softmax part;
+  const auto add = [&]<int kCount>(float(&v)[kCount], int first) {
+    if (c.correct)
+#pragma unroll
+      for (int k = 0; k < kCount; ++k)
+        part.beaten |= !(v[k] < at_target || (v[k] == at_target && first + k >= target));
+    if constexpr (kCapped)
+#pragma unroll
+      for (int k = 0; k < kCount; ++k) v[k] = cap * coarse_tanh(v[k] * inverse);
+    part.add(v, smoothing > 0);
+  };
+  for_packs<kBlock>(x_packs, 0, split.packs, [&](int p, uint4 raw) {
+    if (p < held) row_packs[p] = raw;
+    float v[kWide<T>];
+    unpack<T>(raw, v);
+    add(v, split.first_of(p));
+  });
+  for (int i = threadIdx.x; i < split.singles; i += kBlock) {
+    float v[1] = {to_float(x[split.single(i)])};
+    add(v, split.single(i));
+  }
+
+  const float largest = row_max<kBlock>(part.largest, warps);
+  const float sum = row_sum<kBlock>(part.sum * __expf(part.largest - largest), warps);
+  const float total = smoothing > 0 ? row_sum<kBlock>(part.total, warps) : 0;
+  const bool beaten = c.correct && __syncthreads_or(part.beaten);
+  const float log_sum = logf(sum), all = log_sum + largest;
+  const float t_target = kCapped ? coarse_tanh(at_target * inverse) : 0;
+  const float z_target = kCapped ? cap * t_target : at_target;
+  if (threadIdx.x == 0) {
+    float loss = log_sum + (largest - z_target);
+    if (smoothing > 0) {
+      const float mean = log_sum + (largest - total / static_cast<float>(V));
+      loss = (1 - smoothing) * loss + smoothing * mean;
+    }
+    c.losses[row] = loss + c.z_loss * all * all;
+    if (c.correct) c.correct[row] = !beaten;
+  }
+  if (!gradient) return;
+
+  const float scale = c.scale ? *c.scale : 1;
+  const float of_sum = scale * (1 + 2 * c.z_loss * all) / sum;
+  const float spread = scale * smoothing / static_cast<float>(V);
+  const auto slopes = [&]<int kCount>(float(&v)[kCount]) {
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) {
+      if constexpr (kCapped) {
+        const float t = coarse_tanh(v[k] * inverse);
+        v[k] = (__expf(cap * t - largest) * of_sum - spread) * (1 - t * t);
+      } else {
+        v[k] = __expf(v[k] - largest) * of_sum - spread;
+      }
+    }
+  };
+  const auto write = [&](int p, uint4 raw) {
+    float v[kWide<T>];
+    unpack<T>(raw, v);
+    slopes(v);
+    store(gradient + split.first_of(p), v);
+  };
+  // In place, each thread has read what it overwrites, and nobody else reads it: the packs are its own.
+  const int kept = min(held, split.packs);
+  for (int p = threadIdx.x; p < kept; p += kBlock) write(p, row_packs[p]);
+  for_packs<kBlock>(x_packs, kept, split.packs, write);
+  for (int i = threadIdx.x; i < split.singles; i += kBlock) {
+    float v[1] = {to_float(x[split.single(i)])};
+    slopes(v);
+    gradient[split.single(i)] = from_float<T>(v[0]);
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    const float of_target = __expf(z_target - largest) * of_sum - spread - scale * (1 - smoothing);
+    gradient[target] = from_float<T>(of_target * (1 - t_target * t_target));
+  }
+}
+
+// most: bytes of shared memory a block may have. The limit is always raised to that, so that threads with
+// rows of other lengths do not lower it under this launch.
+template <class T, int kBlock>
+cudaError_t run(const CrossEntropyRows& c, int held, int most, cudaStream_t stream) {
+  const auto kernel =
+      c.softcap > 0 ? cross_entropy_kernel<T, kBlock, true> : cross_entropy_kernel<T, kBlock, false>;
+  auto status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
+  if (status == cudaSuccess)
+    status = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                  cudaSharedmemCarveoutMaxShared);
+  if (status != cudaSuccess) return status;
+  kernel<<<static_cast<unsigned>(c.rows), kBlock, held * 16, stream>>>(c, held);
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+cudaError_t launch(const CrossEntropyRows& c, cudaStream_t stream) {
+  if (c.rows == 0) return cudaSuccess;
+  if (c.rows > INT_MAX || c.V > INT_MAX / 2 || c.V == 0) return cudaErrorInvalidValue;
+  int device = 0, most = 0;
+  auto status = cudaGetDevice(&device);
+  if (status == cudaSuccess)
+    status = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  if (status != cudaSuccess) return status;
+  most -= 1024;  // for the kernel's own
+  return with_type(c.dtype, [&]<class T>(T) {
+    const int64_t packs = c.V / kWide<T>;
+    const int held = c.gradient ? static_cast<int>(std::min<int64_t>(packs, most / 16)) : 0;
+    if (c.V <= kShort) return run<T, kFewThreads>(c, held, most, stream);
+    if (held * 16 <= kHalfShared) return run<T, kThreads>(c, held, most, stream);
+    return run<T, kMostThreads>(c, held, most, stream);
+  });
+}
+
+}  // namespace tightloop::ops::cuda

@@ -1,0 +1,164 @@
+#include "ops/column_sums.cuh"
+#include "ops/norm/rms_norm_launch.h"
+#include "ops/rows.cuh"
+
+namespace tightloop::ops::cuda {
+
+namespace {
+
+/// A single number, in fp32 or in T; 1 where there is none.
+template <class T>
+__device__ inline float number(const void* at, bool wide) {
+  if (!at) return 1;
+  return wide ? *static_cast<const float*>(at) : to_float(*static_cast<const T*>(at));
+}
+
+template <class T, int kVec>
+__device__ inline void load_weight(const RmsNormScales& scales, int i, float (&weight)[kVec]) {
+  if (!scales.weight) {
+#pragma unroll
+    for (int k = 0; k < kVec; ++k) weight[k] = 1;
+  } else if (scales.float_weight) {
+    load(static_cast<const float*>(scales.weight) + i, weight);
+  } else {
+    load(static_cast<const T*>(scales.weight) + i, weight);
+  }
+}
+
+template <class T, int kThreads, int kRows, int kChunks>
+__global__ void __launch_bounds__(kThreads* kRows) rms_norm_forward_kernel(const RmsNormForward c) {
+  constexpr int kVec = kWide<T>;
+  __shared__ float warps[kThreads / 32];
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.y;
+  if (row >= c.rows) return;  // whole warps, or the whole block
+  const int D = static_cast<int>(c.D);
+  const int64_t start = row * D;
+  const float of_x = number<T>(c.scales.x, c.scales.float_sides),
+              of_y = number<T>(c.scales.y, c.scales.float_sides);
+  float v[kChunks][kVec] = {}, squares = 0;
+  for_chunks<kVec, kThreads, kChunks>(D, [&](int chunk, int i) {
+    load(static_cast<const T*>(c.x) + start + i, v[chunk]);
+    if (c.y) {
+      float branch[kVec];
+      load(static_cast<const T*>(c.y) + start + i, branch);
+#pragma unroll
+      for (int k = 0; k < kVec; ++k)  // rounded, as the backward pass will read it
+        v[chunk][k] = to_float(from_float<T>(v[chunk][k] * of_x + branch[k] * of_y));
+      store(static_cast<T*>(c.sum) + start + i, v[chunk]);
+    }
+#pragma unroll
+    for (int k = 0; k < kVec; ++k) squares += v[chunk][k] * v[chunk][k];
+  });
+  const float scale = 1.0f / sqrtf(row_sum<kThreads>(squares, warps) / static_cast<float>(D) + c.eps);
+  for_chunks<kVec, kThreads, kChunks>(D, [&](int chunk, int i) {
+    float weight[kVec];
+    load_weight<T>(c.scales, i, weight);
+#pragma unroll
+    for (int k = 0; k < kVec; ++k) v[chunk][k] *= scale * weight[k];
+    store(static_cast<T*>(c.normed) + start + i, v[chunk]);
+  });
+  if (threadIdx.x == 0) c.scale[row] = scale;
+}
+
+template <class T, int kThreads, int kRows, int kChunks>
+__global__ void __launch_bounds__(kThreads* kRows) rms_norm_backward_kernel(const RmsNormBackward c) {
+  constexpr int kVec = kWide<T>;
+  __shared__ float warps[kThreads / 32];
+  const int D = static_cast<int>(c.D);
+  const float of_x = number<T>(c.scales.x, c.scales.float_sides),
+              of_y = number<T>(c.scales.y, c.scales.float_sides);
+  float dweight[kChunks][kVec] = {}, dx_scale = 0, dy_scale = 0;
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * kRows;
+  for (int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.y; row < c.rows; row += stride) {
+    const int64_t start = row * D;
+    const float scale = c.scale[row];
+    float v[kChunks][kVec] = {}, g[kChunks][kVec] = {}, dot = 0;
+    if (c.dnormed) {
+      for_chunks<kVec, kThreads, kChunks>(D, [&](int chunk, int i) {
+        float weight[kVec];
+        load(static_cast<const T*>(c.sum) + start + i, v[chunk]);
+        load(static_cast<const T*>(c.dnormed) + start + i, g[chunk]);
+        load_weight<T>(c.scales, i, weight);
+#pragma unroll
+        for (int k = 0; k < kVec; ++k) {
+          v[chunk][k] *= scale;
+          dweight[chunk][k] += g[chunk][k] * v[chunk][k];
+          g[chunk][k] *= weight[k];
+          dot += g[chunk][k] * v[chunk][k];
+        }
+      });
+      dot = row_sum<kThreads>(dot, warps) / static_cast<float>(D);
+    }
+    for_chunks<kVec, kThreads, kChunks>(D, [&](int chunk, int i) {
+      float d[kVec] = {};
+      if (c.dsum) load(static_cast<const T*>(c.dsum) + start + i, d);
+#pragma unroll
+      for (int k = 0; k < kVec; ++k) d[k] += scale * (g[chunk][k] - v[chunk][k] * dot);
+      if (c.dsides) {
+        float x[kVec], y[kVec];
+        load(static_cast<const T*>(c.x) + start + i, x);
+        load(static_cast<const T*>(c.y) + start + i, y);
+#pragma unroll
+        for (int k = 0; k < kVec; ++k) {
+          dx_scale += d[k] * x[k];
+          dy_scale += d[k] * y[k];
+          y[k] = d[k] * of_y;
+          d[k] *= of_x;
+        }
+        store(static_cast<T*>(c.dy) + start + i, y);
+      }
+      store(static_cast<T*>(c.dx) + start + i, d);
+    });
+  }
+  auto* shared = reinterpret_cast<float*>(dynamic_shared());
+  if (c.dweight)
+    leave_sums<kVec, kThreads, kRows, kChunks>(dweight, shared,
+                                               c.partial + static_cast<int64_t>(blockIdx.x) * D, D);
+  if (!c.dsides) return;
+  const float sides[2] = {row_sum<kThreads>(dx_scale, warps), row_sum<kThreads>(dy_scale, warps)};
+  if (threadIdx.x == 0) shared[2 * threadIdx.y] = sides[0], shared[2 * threadIdx.y + 1] = sides[1];
+  __syncthreads();
+  if (threadIdx.y != 0 || threadIdx.x >= 2) return;
+  float total = 0;
+#pragma unroll
+  for (int y = 0; y < kRows; ++y) total += shared[2 * y + threadIdx.x];
+  c.partial[static_cast<int64_t>(gridDim.x) * D + 2 * blockIdx.x + threadIdx.x] = total;
+}
+
+}  // namespace
+
+cudaError_t launch(const RmsNormForward& c, cudaStream_t stream) {
+  if (c.rows == 0 || c.D == 0) return cudaSuccess;
+  return with_rows(
+      c.dtype, c.rows, c.D, [&]<class T, class Threads, class Rows, class Chunks>(T, Threads, Rows, Chunks) {
+        return start(rms_norm_forward_kernel<T, Threads::value, Rows::value, Chunks::value>,
+                     row_blocks(c.rows, Rows::value), dim3(Threads::value, Rows::value), 0, stream, c);
+      });
+}
+
+int rms_norm_parts(int64_t rows) { return row_parts(rows, 4); }
+
+cudaError_t launch(const RmsNormBackward& c, cudaStream_t stream) {
+  if (c.D == 0) return cudaSuccess;
+  const int parts = rms_norm_parts(c.rows), D = static_cast<int>(c.D);
+  return with_rows(
+      c.dtype, c.rows, c.D, [&]<class T, class Threads, class Rows, class Chunks>(T, Threads, Rows, Chunks) {
+        const auto finish = [&]<class Sums>(Sums, void* out, const float* partial, int columns) {
+          return finish_sums<Sums, 1>(partial, parts, {{out}, columns}, stream);
+        };
+        const auto in_its_type = [&](bool wide, void* out, const float* partial, int columns) {
+          return wide ? finish(float{}, out, partial, columns) : finish(T{}, out, partial, columns);
+        };
+        auto status = start(rms_norm_backward_kernel<T, Threads::value, Rows::value, Chunks::value>, parts,
+                            dim3(Threads::value, Rows::value),
+                            (c.dweight ? Rows::value * D : 2 * Rows::value) * sizeof(float), stream, c);
+        if (status == cudaSuccess && c.dweight)
+          status = in_its_type(c.scales.float_weight, c.dweight, c.partial, D);
+        if (status == cudaSuccess && c.dsides)
+          status =
+              in_its_type(c.scales.float_sides, c.dsides, c.partial + static_cast<int64_t>(parts) * D, 2);
+        return status;
+      });
+}
+
+}  // namespace tightloop::ops::cuda

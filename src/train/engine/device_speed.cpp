@@ -1,0 +1,42 @@
+#include "train/engine/device_speed.h"
+
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/randn.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace tightloop {
+
+double measure_gemm_flops(Device& device, at::ScalarType dtype, int64_t size) {
+  using Clock = std::chrono::steady_clock;
+  constexpr double kLongest = 1;  // seconds, on a device that is slow at this dtype
+  c10::NoGradGuard no_grad;
+  if (size == 0) size = device.is_cuda() ? 8192 : 1024;
+  const int64_t times = device.is_cuda() ? 20 : 1;
+  const auto options = at::TensorOptions(dtype).device(at::Device(device.name()));
+  const auto a = at::randn({size, size}, options), b = at::randn({size, size}, options);
+  auto out = at::empty_like(a);
+  const auto seconds_since = [&](Clock::time_point began) {
+    device.synchronize();
+    return std::chrono::duration<double>(Clock::now() - began).count();
+  };
+  double best = 0;
+  const auto start = Clock::now();
+  for (int round = 0; round < 8 && (round == 0 || seconds_since(start) < kLongest); ++round) {
+    device.synchronize();
+    const auto began = Clock::now();
+    for (int64_t i = 0; i < times; ++i) at::mm_out(out, a, b);
+    best = std::max(best, 2.0 * static_cast<double>(size * size * size * times) / seconds_since(began));
+  }
+  return best;
+}
+
+std::optional<double> utilization(double flops, double peak) {
+  if (peak <= 0 || flops > peak) return std::nullopt;
+  return flops / peak;
+}
+
+}  // namespace tightloop

@@ -1,0 +1,143 @@
+#include "train/engine/divergence.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/log.h"
+
+namespace tightloop {
+
+namespace {
+
+template <class... Args>
+Error failure(fmt::format_string<Args...> format, Args&&... args) {
+  return {ExitCode::kFailure, fmt::format(format, std::forward<Args>(args)...)};
+}
+
+/// A rate to try where this one was too high.
+std::string lower_rate(const TrainConfig& train) {
+  const bool muon = train.optimizer == "muon";
+  constexpr double kUsual = 1e-3;  // for AdamW; where the rate is far off, a third of it is no help
+  const double lower = muon ? std::min(train.lr_scale / 3, 1.0) : std::min(train.lr / 3, kUsual);
+  return fmt::format(
+      "A learning rate that is too high is the usual cause: try --train.{} {:.2g}, or a longer "
+      "--train.warmup_steps.",
+      muon ? "lr_scale" : "lr", lower);
+}
+
+}  // namespace
+
+DivergenceGuard::DivergenceGuard(const TrainConfig& train, int64_t vocab_size, bool random_data)
+    : train_(train), uniform_(std::log(static_cast<double>(vocab_size))), random_data_(random_data) {}
+
+std::string DivergenceGuard::advice() const {
+  return lower_rate(train_) + " Nothing was saved after this; checkpoints on disk are as they were.";
+}
+
+void DivergenceGuard::step(const StepSums& sums) {
+  constexpr double kAbove = 1.05, kExact = 1e-4;
+  const double tokens = sums[LossBuffer::kTokens];
+  if (tokens == 0) return;  // nothing to learn, nothing to judge
+  const double loss = sums[LossBuffer::kLoss] / tokens;
+  ++steps_;
+  if (std::isnan(first_)) {
+    first_ = loss;
+    if (!std::isfinite(loss)) {
+      throw failure(
+          "the loss was {} before the first update. The weights that the run started from hold values that "
+          "are not finite, or so large that sums overflow.",
+          loss);
+    }
+  }
+  const bool skipped = sums[LossBuffer::kSkipped] != 0, finite = std::isfinite(loss);
+  // A loss that is not finite is no matter of fp16's loss scale, which multiplies it later.
+  const bool searching = finite && sums[LossBuffer::kLossScale] > 1;
+  if (!finite && !skipped)
+    throw failure("the loss rose from {:.4g} to {} at step {}. {}", std::min(first_, least_), std::fabs(loss),
+                  sums.step, advice());
+  not_finite_in_a_row_ = finite ? 0 : not_finite_in_a_row_ + 1;
+  skipped_ += skipped;
+  skipped_in_a_row_ = skipped ? skipped_in_a_row_ + !searching : 0;
+  if (skipped_in_a_row_ >= kMostSkipped) {
+    throw failure("the last {} updates, up to step {}, were skipped: gradients are not finite any more. {}",
+                  skipped_in_a_row_, sums.step, advice());
+  }
+  if (!finite) return;
+  window_.push_back({sums.step, sums[LossBuffer::kLoss], tokens});
+  if (window_.size() > kWindow) window_.pop_front();
+  const bool warm = sums.step > train_.warmup_steps && !random_data_;
+  worse_in_a_row_ = warm && loss > kAbove * std::max(uniform_, first_) ? worse_in_a_row_ + 1 : 0;
+  uniform_in_a_row_ = warm && std::fabs(loss - uniform_) < kExact * uniform_ ? uniform_in_a_row_ + 1 : 0;
+  if (worse_in_a_row_ >= kStuck) {
+    throw failure(
+        "the loss has been above {:.4g} for {} steps, up to step {}: more than at first ({:.4g}) and more "
+        "than uniform prediction gives (ln V = {:.4g}). {}",
+        kAbove * std::max(uniform_, first_), worse_in_a_row_, sums.step, first_, uniform_, advice());
+  }
+  if (uniform_in_a_row_ >= kStuck) {
+    throw failure(
+        "the loss has been exactly that of uniform prediction (ln V = {:.4g}) for {} steps, up to step {}: "
+        "all logits are equal, and training does not change it. {} A learning rate of nearly 0 does the "
+        "same.",
+        uniform_, uniform_in_a_row_, sums.step, advice());
+  }
+  if (window_.size() < kWindow) return;
+  refuse_explosion();
+  least_ = std::min(least_, window_mean());
+}
+
+double DivergenceGuard::window_mean() const {
+  double loss = 0, tokens = 0;
+  for (const Judged& judged : window_) loss += judged.loss, tokens += judged.tokens;
+  return loss / tokens;
+}
+
+void DivergenceGuard::refuse_explosion() const {
+  const double loss = window_mean(), start = std::min(first_, least_);
+  if (loss < 2 * uniform_ || loss < 2 * start) return;
+  throw failure(
+      "the loss rose from {:.4g} to {:.4g} between step {} and step {} (uniform prediction gives ln V = "
+      "{:.4g}). {}",
+      start, loss, window_.front().step, window_.back().step, uniform_, advice());
+}
+
+void DivergenceGuard::evaluated(int64_t step, double loss) const {
+  if (std::isfinite(loss)) return;
+  throw failure(
+      "the held-out loss after step {0} is {1}: the weights have diverged. {2} If there is a checkpoint of "
+      "step {0}, it holds these weights: remove it to resume from an older one.",
+      step, std::isnan(loss) ? "not a number" : "infinite", lower_rate(train_));
+}
+
+void DivergenceGuard::before_save() const {
+  if (not_finite_in_a_row_ >= kNotFinite)
+    throw failure("the losses of the last {} steps were not finite, so this one is not saved. {}",
+                  not_finite_in_a_row_, advice());
+  if (!window_.empty()) refuse_explosion();
+}
+
+void DivergenceGuard::finish() const {
+  constexpr int64_t kFew = 3, kEnough = 50;
+  if (skipped_in_a_row_ >= kFew && 2 * skipped_in_a_row_ > steps_) {
+    throw failure("the last {} of {} updates were skipped: gradients are not finite any more. {}",
+                  skipped_in_a_row_, steps_, advice());
+  }
+  if (2 * skipped_ > steps_)
+    log::warn("{} of {} updates were skipped because gradients were not finite.", skipped_, steps_);
+  if (!random_data_ && steps_ >= kEnough && least_ >= uniform_)
+    log::warn(
+        "Nothing was learned: the loss never fell below that of uniform prediction (ln V = {:.4g}); its best "
+        "mean over {} steps was {:.4g}. The learning rate may be far too low or too high.",
+        uniform_, kWindow, least_);
+}
+
+bool DivergenceGuard::healthy() const {
+  if (window_.empty()) return true;
+  const double loss = window_.back().loss / window_.back().tokens, start = std::min(first_, least_);
+  const bool fallen_back = start < 0.9 * uniform_ && loss > 0.999 * uniform_;
+  return skipped_in_a_row_ == 0 && !fallen_back && (loss < 2 * uniform_ || loss < 2 * start);
+}
+
+}  // namespace tightloop

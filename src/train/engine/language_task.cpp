@@ -1,0 +1,187 @@
+#include "train/engine/language_task.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/GradMode.h>
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "core/terminal.h"
+#include "data/generate/random_documents.h"
+#include "model/model_size.h"
+#include "train/engine/loading.h"
+#include "train/optim/optimizer.h"
+#include "train/run/checkpoint.h"
+#include "train/run/resume_check.h"
+#include "train/run/run_tokenizer.h"
+#include "train/run/saved_model.h"
+#include "train/settings/auto_sizes.h"
+#include "train/settings/memory_plan.h"
+
+namespace tightloop {
+
+LanguageTask::LanguageTask(Recipe& recipe, const RunFolder& run, nlohmann::json& metadata) : recipe_(recipe) {
+  if (recipe.data.source == "random") {
+    load_random(recipe);
+  } else {
+    tokenizer_ = prepare_tokenizer(recipe, run);
+    dataset_ = load_dataset(recipe.data, recipe.tasks, *tokenizer_, recipe.chat, nullptr, run.index());
+    if (dataset_.bad.total() > 0) log::warn("{}", dataset_.bad.report());
+    const uint64_t held_out = recipe.data.val.empty() ? dataset_.val->tokens() : 0;
+    if (const auto sizes = corrected_sizes(recipe, dataset_.train->tokens() + held_out); !sizes.empty())
+      log::info("{}", sizes);
+    keep_counts(dataset_, metadata);
+    recipe.model.resolve(tokenizer_->vocab_size(), recipe.data.seq_len);
+  }
+  const Device& trains_on = device(recipe.train.device);
+  const ModelConfig model = settled_model(recipe, trains_on);
+  refuse_too_large(recipe, model, trains_on);
+  model_ = make_model(model, recipe.train.seed);
+  load_start(run, metadata);
+  if (recipe.lora.on())
+    adapters_ = std::make_unique<Adapters>(model_->parameters(), recipe.lora, recipe.train.seed);
+}
+
+void LanguageTask::load_random(Recipe& recipe) {
+  constexpr uint64_t kDocuments = 1 << 20;
+  if (recipe.model.vocab_size == 0)
+    throw usage_error("random ids need a vocabulary: set model.vocab_size or a model.preset that has one.");
+  recipe.model.resolve(0, recipe.data.seq_len);
+  dataset_.train = std::make_shared<RandomDocuments>(recipe.model.vocab_size, kDocuments, recipe.train.seed);
+  dataset_.val = std::make_shared<RandomDocuments>(recipe.model.vocab_size, 0, 0);
+  dataset_.sources = {"random"};
+}
+
+LoaderOptions LanguageTask::loading() const {
+  return loading_of(recipe_, tokenizer_ ? tokenizer_->end_of_text() : 0);
+}
+
+LoaderOptions LanguageTask::held_out_loading() const {
+  LoaderOptions options = loading();
+  options.shuffle = false;
+  return options;
+}
+
+void LanguageTask::load_start(const RunFolder& run, nlohmann::json& metadata) {
+  const auto& train = recipe_.train;
+  if (!train.stage.empty()) metadata["stage"] = train.stage;
+  metadata["gradient_checkpointing"] = config().gradient_checkpointing;
+  if (recipe_.lora.on()) metadata["lora"] = {{"rank", recipe_.lora.rank}, {"alpha", recipe_.lora.alpha}};
+  if (!checkpoint_steps(run.checkpoints()).empty()) {
+    // A run that resumes needs its parent no more: what its adapters stand on is in its own checkpoints.
+    if (!recipe_.lora.on()) return;
+    auto own = load_checkpoint(run.checkpoints(), {}, /*weights_only=*/true);
+    drop_adapters(own.weights);
+    load_weights(model_->parameters(), own.weights, "model.safetensors");
+  } else if (!train.init_from.empty()) {
+    const SavedModel parent(train.init_from);
+    parent.load_weights(*model_);
+    metadata["parent"] = {{"path", train.init_from}, {"step", parent.step()}};
+    if (parent.metadata().contains("stage")) metadata["parent"]["stage"] = parent.metadata()["stage"];
+    if (parent.metadata().contains("dtype")) metadata["dtype"] = parent.metadata()["dtype"];
+    log::info("Starting from {}{}.", train.init_from,
+              parent.step() > 0 ? fmt::format(" after its step {}", parent.step()) : "");
+  }
+}
+
+void LanguageTask::place(at::Device device, at::ScalarType dtype) {
+  if (adapters_) model_->parameters().to(device, dtype);
+}
+
+std::string LanguageTask::description() const {
+  return fmt::format("{} parameters{}; vocabulary {}; {} training tokens, {} held out",
+                     human_count(static_cast<double>(model_->parameters().count())),
+                     adapters_
+                         ? fmt::format(", {} of adapters to train",
+                                       human_count(static_cast<double>(adapters_->parameters().count())))
+                         : "",
+                     tokenizer_ ? tokenizer_->vocab_size() : config().vocab_size,
+                     human_count(static_cast<double>(dataset_.train->tokens())),
+                     human_count(static_cast<double>(dataset_.val->tokens())));
+}
+
+int64_t LanguageTask::positions() const {
+  const int64_t length = recipe_.data.rows == "pad" ? recipe_.data.seq_len - 1 : recipe_.data.seq_len;
+  return recipe_.train.micro_batch * length;
+}
+
+uint64_t LanguageTask::epoch_samples() const {
+  const LoaderOptions options = loading();
+  return make_row_plan(options.rows_kind, dataset_.train, options.seq_len, options.pad_id, options.seed)
+      ->rows();
+}
+
+void LanguageTask::open(int64_t first_micro_batch, int64_t consumed, int rank, int world) {
+  LoaderOptions options = loading();
+  options.first_batch = first_micro_batch, options.first_row = consumed;
+  options.rank = rank, options.world = world;
+  loader_ = std::make_unique<Loader>(dataset_.train, options);
+  const RowPlan& plan = loader_->plan();
+  if (plan.cut_tokens() > 0)
+    log::warn(
+        "{} of {} documents are longer than a row of data.seq_len = {} tokens: data.rows pad cuts off {} of "
+        "{} tokens.",
+        plan.long_documents(), dataset_.train->size(), recipe_.data.seq_len,
+        human_count(static_cast<double>(plan.cut_tokens())),
+        human_count(static_cast<double>(dataset_.train->tokens())));
+}
+
+Staged LanguageTask::next(bool pin) {
+  const Batch& batch = loader_->next();
+  check_ids(batch, config().vocab_size, dataset_.sources);
+  Staged staged = stage(batch, pin);
+  staged.index = batch.index;
+  staged.epoch = static_cast<double>(loader_->rows_before(batch.index + 1)) /
+                 static_cast<double>(loader_->plan().rows());
+  return staged;
+}
+
+BatchLoss LanguageTask::loss(const std::vector<at::Tensor>& parts, const at::Tensor& scale, bool metrics) {
+  const auto& train = recipe_.train;
+  if (adapters_) adapters_->refresh();
+  return loss_of(*model_, device_batch(parts),
+                 {.training = true,
+                  .label_smoothing = train.label_smoothing,
+                  .z_loss = train.z_loss,
+                  .fused_head = train.fused_head,
+                  .scale = scale,
+                  .correct = metrics});
+}
+
+std::string LanguageTask::why_no_evaluation() const {
+  if (dataset_.val->size() == 0) return kNothingHeldOut;
+  LoaderOptions options = held_out_loading();
+  options.threads = 0;
+  try {
+    Loader loader(dataset_.val, options);
+    const int64_t limit = recipe_.train.eval_batches;
+    for (int64_t taken = 0; limit == 0 || taken < limit; ++taken) {
+      const Batch* batch = loader.try_next();
+      if (!batch) break;
+      if (batch->supervised > 0) return {};
+    }
+  } catch (const Error& error) {
+    return fmt::format("{} held-out documents: {}", dataset_.val->size(), error.what());
+  }
+  return fmt::format(
+      "none of the {} tokens of {} held-out documents is to be learned: the loss mask is all zero. See "
+      "data.loss_after and the chat template.",
+      dataset_.val->tokens(), dataset_.val->size());
+}
+
+Task::Evaluation LanguageTask::evaluate() {
+  settle();
+  Loader loader(dataset_.val, held_out_loading());
+  return {{"eval/loss", held_out_loss(*model_, loader, recipe_.train.eval_batches).mean()}};
+}
+
+void LanguageTask::settle() {
+  c10::NoGradGuard no_grad;
+  if (adapters_) adapters_->refresh();
+}
+
+double LanguageTask::flops_per_token() const {
+  return tightloop::flops_per_token(config(), recipe_.data.seq_len);
+}
+
+}  // namespace tightloop

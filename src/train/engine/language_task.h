@@ -1,0 +1,63 @@
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "data/batch/loader.h"
+#include "data/dataset.h"
+#include "model/language_model.h"
+#include "model/parts/lora.h"
+#include "tokenizer/tokenizer.h"
+#include "train/engine/task.h"
+#include "train/run/run_folder.h"
+#include "train/settings/recipe.h"
+
+namespace tightloop {
+
+/// A language model on rows of text: pretraining, and fine-tuning by masks or adapters.
+class LanguageTask : public Task {
+ public:
+  /// Prepares tokenizer (read, or trained and saved in the run), data and model; fills in what the recipe
+  /// leaves open. `metadata` is told what checkpoints should say: stage, parent, adapters.
+  LanguageTask(Recipe& recipe, const RunFolder& run, nlohmann::json& metadata);
+
+  const ModelConfig& config() const override { return model_->config(); }
+  Parameters& trained() override { return adapters_ ? adapters_->parameters() : model_->parameters(); }
+  void place(at::Device device, at::ScalarType dtype) override;
+  NamedTensors frozen() const override { return adapters_ ? adapters_->frozen() : NamedTensors(); }
+
+  const std::vector<std::string>& sources() const override { return dataset_.sources; }
+  std::string description() const override;
+  int64_t positions() const override;
+
+  int64_t samples() const override { return recipe_.train.micro_batch; }
+  uint64_t epoch_samples() const override;
+  void open(int64_t first_micro_batch, int64_t consumed, int rank, int world) override;
+  Staged next(bool pin) override;
+  double waited() const override { return loader_ ? loader_->wait_seconds() : 0; }
+
+  BatchLoss loss(const std::vector<at::Tensor>& parts, const at::Tensor& scale, bool metrics) override;
+  std::string why_no_evaluation() const override;
+  Evaluation evaluate() override;
+  void settle() override;
+  double flops_per_token() const override;
+
+  LanguageModel& model() { return *model_; }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+
+ private:
+  void load_random(Recipe& recipe);
+  LoaderOptions loading() const;
+  LoaderOptions held_out_loading() const;
+  void load_start(const RunFolder& run, nlohmann::json& metadata);
+
+  const Recipe& recipe_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  Dataset dataset_;
+  std::unique_ptr<LanguageModel> model_;
+  std::unique_ptr<Adapters> adapters_;  // null without lora.rank
+  std::unique_ptr<Loader> loader_;
+};
+
+}  // namespace tightloop

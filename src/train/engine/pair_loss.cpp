@@ -1,0 +1,98 @@
+#include "train/engine/pair_loss.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/linear.h>
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "ops/loss/fused_head.h"
+#include "train/engine/loss.h"
+
+namespace tightloop {
+
+namespace {
+
+ops::LossSum cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
+                           const PairLossSetup& setup, double label_smoothing, const at::Tensor& scale) {
+  const ops::LossOptions options{
+      .label_smoothing = label_smoothing, .scale = scale, .correct = setup.correct};
+  const int64_t logits_bytes = hidden.size(0) * weight.size(0) * weight.element_size();
+  if (chunks_head(logits_bytes, setup.fused_head)) return ops::fused_head(hidden, weight, targets, options);
+  return ops::cross_entropy(at::linear(hidden, weight), targets, options);
+}
+
+}  // namespace
+
+Staged stage(const PairBatch& batch, int64_t rows, bool pin) {
+  const int64_t S = batch.source_length, T = batch.target_length;
+  Staged staged;
+  const size_t first = staged.layout.add(at::kLong, {rows, S});
+  staged.layout.add(at::kLong, {rows});
+  staged.layout.add(at::kLong, {rows, T});
+  staged.layout.add(at::kLong, {rows, T});
+  staged.allocate(pin);
+  const auto parts = staged.parts();
+  const auto fill = [&](size_t part, const int32_t* from, int64_t count, int64_t rest) {
+    auto* to = parts[first + part].mutable_data_ptr<int64_t>();
+    std::fill(std::copy_n(from, count, to), to + parts[first + part].numel(), rest);
+  };
+  fill(0, batch.source, batch.rows * S, 0);
+  fill(1, batch.source_lengths, batch.rows, 1);
+  fill(2, batch.inputs, batch.rows * T, 0);
+  fill(3, batch.targets, batch.rows * T, ops::kIgnoreIndex);
+  auto* targets = parts[first + 3].mutable_data_ptr<int64_t>();
+  for (int64_t row = 0; row < batch.rows; ++row)
+    std::fill(targets + row * T + batch.target_lengths[row], targets + (row + 1) * T, ops::kIgnoreIndex);
+  staged.tokens = rows * T, staged.supervised = batch.supervised;
+  return staged;
+}
+
+DevicePairs device_pairs(const std::vector<at::Tensor>& parts) {
+  constexpr size_t kFirst = Staged::kFirst;
+  return {parts[kFirst], parts[kFirst + 1], parts[kFirst + 2], parts[kFirst + 3], parts[Staged::kRandom]};
+}
+
+DevicePairs to_device(const PairBatch& batch, at::Device device) {
+  const Staged staged = stage(batch, batch.rows, /*pin=*/device.is_cuda());
+  return device_pairs(staged.layout.parts(staged.buffer.to(device, /*non_blocking=*/device.is_cuda())));
+}
+
+// With u = e / (V - 2) the divergence is
+//   sum_j q_j log q_j - (1 - e) log p_y - u sum_{j != y, pad} log p_j
+// and, since the weights sum to 1, the middle is a cross entropy with usual smoothing e V / (V - 2) plus
+// u (z_pad - z_y), z the logits. So the operators that never hold all logits serve here too.
+ops::LossSum smoothed_loss(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
+                           const PairLossSetup& setup) {
+  const double e = setup.label_smoothing;
+  const auto wide = weight.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const auto scale = setup.scale.defined() ? setup.scale.to(wide) : at::Tensor();
+  if (setup.smoothing == Smoothing::kUniform) return cross_entropy(hidden, weight, targets, setup, e, scale);
+  const auto V = static_cast<double>(weight.size(0));
+  TORCH_CHECK(V > 2 && e * V / (V - 2) < 1, "label smoothing of ", e, " is too much for a vocabulary of ", V);
+  auto loss = cross_entropy(hidden, weight, targets, setup, e * V / (V - 2), scale);
+  if (e == 0) return loss;
+  const double u = e / (V - 2), entropy = (1 - e) * std::log(1 - e) + e * std::log(u);
+  const auto counted = targets != ops::kIgnoreIndex;
+  const auto of_target = at::embedding(weight, targets.masked_fill(counted.logical_not(), setup.pad_id));
+  const auto apart = (weight[setup.pad_id] - of_target).to(wide);
+  // Where the target is the padding itself this is 0, and so are rows that do not count.
+  const auto extra = (hidden.to(wide) * apart).sum(-1) * u;
+  const auto constant = counted * entropy;
+  const auto added = extra.sum() + constant.sum();
+  loss.objective = loss.objective + (scale.defined() ? added * scale : added);
+  loss.sum = loss.sum + added.detach();
+  loss.losses = loss.losses + extra.detach() + constant;
+  return loss;
+}
+
+ops::LossSum pair_loss(Seq2Seq& model, const DevicePairs& batch, const PairLossSetup& setup) {
+  if (model.config().softcap != 0) throw usage_error("model.softcap is not for seq2seq: leave it out.");
+  const Pass pass{.training = setup.training, .random = setup.random};
+  const auto memory = model.encode(batch.source_BS, batch.source_lengths_B, pass);
+  const auto hidden = model.decode(batch.inputs_BT, memory, pass);
+  return smoothed_loss(hidden.flatten(0, 1), model.head().weight_VD, batch.targets_BT.flatten(), setup);
+}
+
+}  // namespace tightloop

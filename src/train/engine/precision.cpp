@@ -1,0 +1,74 @@
+#include "train/engine/precision.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "core/cpu.h"
+#include "core/log.h"
+#include "core/threads.h"
+#include "train/engine/device_speed.h"
+
+namespace tightloop {
+
+namespace {
+
+bool slow_products(at::ScalarType dtype, const Device& device) {
+  if (device.is_cuda()) return false;
+  return dtype == at::kHalf || (dtype == at::kBFloat16 && !cpu_has_fast_bf16());
+}
+
+}  // namespace
+
+Device& training_device(const TrainConfig& config, int local_rank) {
+  // cuBLAS reads it when it starts: a workspace of fixed size for each stream, so that products choose alike.
+  if (config.deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/0);
+  const bool any_gpu = config.device == "cuda" || (config.device == "auto" && cuda_device_count() > 0);
+  return device(local_rank >= 0 && any_gpu ? fmt::format("cuda:{}", local_rank) : config.device);
+}
+
+void apply_precision(const TrainConfig& config) {
+  auto& context = at::globalContext();
+  context.setFloat32MatmulPrecision(config.precision == "tf32" ? "high" : "highest");
+  context.setDeterministicAlgorithms(config.deterministic, /*warn_only=*/false);
+  context.setDeterministicFillUninitializedMemory(false);  // it would fill every tensor before it is written
+  context.setSDPUseCuDNN(!config.deterministic);
+}
+
+at::ScalarType compute_dtype(const std::string& precision, const Device& device) {
+  if (precision == "bf16") return at::kBFloat16;
+  if (precision == "fp16") return at::kHalf;
+  if (precision == "fp32" || precision == "tf32") return at::kFloat;
+  return slow_products(at::kBFloat16, device) ? at::kFloat : at::kBFloat16;
+}
+
+at::ScalarType inference_dtype(const std::string& asked, const std::string& trained, const Device& device) {
+  if (!asked.empty()) return compute_dtype(asked, device);
+  const auto dtype = compute_dtype(trained, device);
+  return slow_products(dtype, device) ? at::kFloat : dtype;
+}
+
+void warn_of_slow_products(at::ScalarType dtype, Device& device) {
+  if (!slow_products(dtype, device)) return;
+  const double ratio =
+      measure_gemm_flops(device, at::kFloat, /*size=*/256) / measure_gemm_flops(device, dtype, /*size=*/256);
+  if (ratio > 1.2)
+    log::warn(
+        "On this CPU products in {} take {:.1f} times as long as in fp32, which precision auto or fp32 would "
+        "use.",
+        dtype == at::kHalf ? "fp16" : "bf16", ratio);
+}
+
+std::string precision_name(const std::string& precision, const Device& device) {
+  if (precision == "tf32") return "fp32 with tf32 products";
+  const auto dtype = compute_dtype(precision, device);
+  return dtype == at::kBFloat16 ? "bf16" : dtype == at::kHalf ? "fp16" : "fp32";
+}
+
+void use_threads(int64_t threads) {
+  at::set_num_threads(threads > 0 ? static_cast<int>(threads) : available_cores());
+}
+
+}  // namespace tightloop

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "data/batch/pairs.h"
+#include "data/dataset.h"
+#include "model/families/seq2seq.h"
+#include "train/engine/task.h"
+#include "train/run/run_folder.h"
+#include "train/run/run_tokenizer.h"
+#include "train/settings/recipe.h"
+
+namespace tightloop {
+
+/// An encoder-decoder on pairs of sentences.
+class TranslationTask : public Task {
+ public:
+  /// Prepares tokenizers (read, or trained and saved in the run), data and model; fills in what the recipe
+  /// leaves open. `metadata` is told what checkpoints should say.
+  TranslationTask(Recipe& recipe, const RunFolder& run, nlohmann::json& metadata);
+
+  const ModelConfig& config() const override { return model_->config(); }
+  Parameters& trained() override { return model_->parameters(); }
+  void place(at::Device, at::ScalarType) override {}
+
+  const std::vector<std::string>& sources() const override { return dataset_.sources; }
+  std::string description() const override;
+  int64_t positions() const override { return recipe_.data.batch_tokens; }
+
+  int64_t samples() const override { return 1; }
+  uint64_t epoch_samples() const override;
+  void open(int64_t first_micro_batch, int64_t consumed, int rank, int world) override;
+  Staged next(bool pin) override;
+  double waited() const override { return loader_ ? loader_->wait_seconds() : 0; }
+
+  BatchLoss loss(const std::vector<at::Tensor>& parts, const at::Tensor& scale, bool metrics) override;
+  std::string why_no_evaluation() const override;
+  /// The loss without smoothing, over all held-out pairs.
+  Evaluation evaluate() override;
+  double flops_per_token() const override;
+
+  Seq2Seq& model() { return *model_; }
+  const PairTokenizers& tokenizers() const { return tokenizers_; }
+  const Documents& held_out() const { return *dataset_.val; }
+  /// The next micro-batch as the loader has it; valid until the next call.
+  const PairBatch& next_batch() { return loader_->next(); }
+
+ private:
+  PairOptions loading() const;
+  PairOptions held_out_loading() const;
+  void load_random(Recipe& recipe);
+
+  const Recipe& recipe_;
+  PairTokenizers tokenizers_;
+  Dataset dataset_;
+  std::unique_ptr<Seq2Seq> model_;
+  std::unique_ptr<PairLoader> loader_;
+};
+
+}  // namespace tightloop

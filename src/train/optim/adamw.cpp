@@ -1,0 +1,54 @@
+#include <ATen/ops/zeros_like.h>
+
+#include "ops/optim/adamw.h"
+#include "train/optim/update_rules.h"
+
+namespace tightloop {
+
+namespace {
+
+class AdamWRule : public UpdateRule {
+ public:
+  AdamWRule(Group group, const AdamWSettings& settings, const std::vector<bool>& decayed)
+      : indices_(std::move(group.indices)),
+        names_(std::move(group.names)),
+        betas_{settings.beta1, settings.beta2, settings.eps} {
+    tensors_.masters = std::move(group.masters), tensors_.values = std::move(group.values);
+    for (size_t i = 0; i < tensors_.masters.size(); ++i) {
+      tensors_.first.push_back(at::zeros_like(tensors_.masters[i]));
+      tensors_.second.push_back(at::zeros_like(tensors_.masters[i]));
+      tensors_.rate.push_back(settings.lr);
+      tensors_.decay.push_back(decayed[i] ? settings.decay : 0);
+    }
+  }
+
+  void update(const std::vector<at::Tensor>& gradients, const at::Tensor& control) override {
+    for (const size_t index : indices_) tensors_.gradients.push_back(gradients[index]);
+    ops::adamw_(tensors_, betas_, control);
+    tensors_.gradients.clear();
+  }
+
+  NamedTensors state() const override {
+    NamedTensors named;
+    for (size_t i = 0; i < names_.size(); ++i) {
+      named.emplace_back("first." + names_[i], tensors_.first[i]);
+      named.emplace_back("second." + names_[i], tensors_.second[i]);
+    }
+    return named;
+  }
+
+ private:
+  std::vector<size_t> indices_;
+  std::vector<std::string> names_;
+  ops::AdamwTensors tensors_;
+  const ops::AdamwBetas betas_;
+};
+
+}  // namespace
+
+std::unique_ptr<UpdateRule> adamw_rule(Group group, const AdamWSettings& settings,
+                                       const std::vector<bool>& decayed) {
+  return std::make_unique<AdamWRule>(std::move(group), settings, decayed);
+}
+
+}  // namespace tightloop

@@ -1,0 +1,187 @@
+#include "train/optim/optimizer.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/_foreach_zero.h>
+#include <ATen/ops/clamp_min.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "core/error.h"
+#include "core/interrupt.h"
+#include "ops/optim/gradient_norm.h"
+#include "train/engine/step_numbers.h"
+#include "train/optim/update_rules.h"
+
+namespace tightloop {
+
+namespace {
+
+const at::Tensor& tensor_of(const Safetensors& file, const std::string& name, const at::Tensor& like,
+                            const std::string& file_name) {
+  const auto found = file.tensors.find(name);
+  if (found == file.tensors.end()) throw checkpoint_error("'{}' has no tensor '{}'.", file_name, name);
+  if (found->second.sizes() != like.sizes()) {
+    throw checkpoint_error("'{}': tensor '{}' has shape [{}], the model needs [{}].", file_name, name,
+                           fmt::join(found->second.sizes(), ", "), fmt::join(like.sizes(), ", "));
+  }
+  return found->second;
+}
+
+}  // namespace
+
+Optimizer::Optimizer(Parameters& parameters, const TrainConfig& config, const ModelConfig& model,
+                     at::ScalarType compute_dtype)
+    : parameters_(parameters),
+      clip_(config.clip),
+      several_(config.accumulate > 1),
+      set_to_none_(config.set_to_none),
+      lr_(config.optimizer == "muon" ? config.matrix_lr * config.lr_scale : config.lr),
+      values_(parameters.values()) {
+  for (const auto& value : values_) masters_.push_back(value.detach());
+  rules_ = make_rules(parameters, masters_, config, model, compute_dtype);
+  const at::Device device = masters_.front().device();
+  if (compute_dtype == at::kHalf)
+    scaler_ = std::make_unique<GradScaler>(
+        device,
+        GradScalerConfig{.initial = config.loss_scale, .growth_interval = config.loss_scale_growth_steps});
+  const auto scalar = at::TensorOptions(at::kFloat).device(device);
+  count_ = at::zeros({}, scalar);
+  norm_ = at::zeros({}, scalar.dtype(at::kDouble)), skipped_ = at::zeros({}, scalar);
+  parameters.to(device, compute_dtype);
+  if (several_) own_gradients();
+}
+
+void Optimizer::drop_gradients() {
+  clear_gradients();
+  halfway_ = false;
+}
+
+void Optimizer::clear_gradients() {
+  c10::NoGradGuard no_grad;
+  for (const auto& value : values_) {
+    if (set_to_none_) {
+      value.mutable_grad().reset();
+    } else if (value.grad().defined()) {
+      value.mutable_grad().zero_();
+    }
+  }
+}
+
+void Optimizer::own_gradients() {
+  if (std::exchange(owned_, true)) return;
+  gradients_.clear();
+  // Sums in fp32, or bf16 would swallow small terms.
+  for (size_t i = 0; i < values_.size(); ++i)
+    gradients_.push_back(at::empty_like(several_ ? masters_[i] : values_[i].detach()));
+}
+
+void Optimizer::accumulate(bool first) {
+  c10::NoGradGuard no_grad;
+  std::vector<at::Tensor> fresh;
+  for (const auto& value : values_) {
+    const at::Tensor& gradient = value.grad();
+    fresh.push_back(gradient.defined() ? gradient : at::zeros_like(value));
+  }
+  if (!owned_) {
+    gradients_ = std::move(fresh);
+    if (set_to_none_) clear_gradients();
+    return;
+  }
+  halfway_ = true;
+  first ? at::_foreach_copy_(gradients_, fresh) : at::_foreach_add_(gradients_, fresh);
+  clear_gradients();
+  halfway_ = false;
+}
+
+void Optimizer::update(const at::Tensor& rates, const at::Tensor& divisor) {
+  c10::NoGradGuard no_grad;
+  for (const auto& rule : rules_) rule->reserve();
+  const auto raw = ops::gradient_norm(gradients_).to(at::kDouble);
+  const auto finite = at::isfinite(raw);
+  // Gradients are divided by one number: token count, loss scale and clipping in one. 1e-6 as torch has it.
+  auto divide = scaler_ ? divisor * scaler_->factor() : divisor;
+  const auto norm = raw / divide;
+  if (clip_ > 0) divide = divide * at::clamp_min((norm + 1e-6) / clip_, 1.0);
+  const auto keep = finite.logical_and(divisor > 0);
+  const auto count = count_ + keep, skipped = keep.logical_not().to(at::kFloat);
+  const auto number = [&](int64_t which) { return rates[which].to(at::kFloat); };
+  // In the order of ops::MuonControl.
+  const auto control = at::stack({number(StepNumbers::kLrScale), divide.to(at::kFloat), count, skipped,
+                                  number(StepNumbers::kMomentum), number(StepNumbers::kDecayScale)});
+  halfway_ = true;
+  norm_.copy_(norm), count_.copy_(count), skipped_.copy_(skipped);
+  for (const auto& rule : rules_) rule->update(gradients_, control);
+  if (scaler_) scaler_->update(finite.logical_not());
+  if (!owned_) {
+    if (!set_to_none_) at::_foreach_zero_(gradients_);
+    gradients_.clear();
+  }
+  halfway_ = false;
+}
+
+at::Tensor Optimizer::step(const Rates& rates, double divisor) {
+  std::vector<double> numbers(StepNumbers::kSize);
+  numbers[StepNumbers::kLrScale] = rates.lr_scale;
+  numbers[StepNumbers::kDecayScale] = rates.decay_scale;
+  numbers[StepNumbers::kMomentum] = rates.momentum;
+  const auto on = [&](const at::Tensor& tensor) { return tensor.to(count_.device()); };
+  update(on(at::tensor(numbers, at::kDouble)), on(at::scalar_tensor(divisor, at::kDouble)));
+  return norm_;
+}
+
+void Optimizer::publish() {
+  c10::NoGradGuard no_grad;
+  if (values_.front().scalar_type() != masters_.front().scalar_type()) at::_foreach_copy_(values_, masters_);
+}
+
+NamedTensors Optimizer::weights() const {
+  NamedTensors named;
+  for (size_t i = 0; i < masters_.size(); ++i) named.emplace_back(parameters_.all()[i].name, masters_[i]);
+  return named;
+}
+
+NamedTensors Optimizer::state() const {
+  NamedTensors named{{"count", count_}};
+  for (const auto& rule : rules_) std::ranges::move(rule->state(), std::back_inserter(named));
+  if (scaler_) std::ranges::move(scaler_->state(), std::back_inserter(named));
+  return named;
+}
+
+void Optimizer::load(const Safetensors& weights, const Safetensors& state) {
+  c10::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : this->weights())
+    tensor.copy_(tensor_of(weights, name, tensor, "model.safetensors"));
+  for (const auto& [name, tensor] : this->state()) {
+    // fp16 after another precision: the loss scale is found afresh.
+    if (name.starts_with("scaler.") && !state.tensors.contains(name)) continue;
+    tensor.copy_(tensor_of(state, name, tensor, "optimizer.safetensors"));
+  }
+  publish();
+}
+
+void load_weights(Parameters& parameters, const Safetensors& weights, const std::string& file) {
+  c10::NoGradGuard no_grad;
+  for (const auto& parameter : parameters.all()) {
+    throw_if_interrupted();
+    parameter.value.detach().copy_(tensor_of(weights, parameter.name, parameter.value, file));
+  }
+  for (const auto& [name, tensor] : weights.tensors) {
+    if (!parameters.find(name))
+      throw checkpoint_error("'{}' has a tensor '{}' that the model lacks.", file, name);
+  }
+}
+
+}  // namespace tightloop

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/files/safetensors.h"
+#include "model/model_config.h"
+#include "model/parts/parameters.h"
+#include "train/engine/grad_scaler.h"
+#include "train/optim/schedule.h"
+#include "train/train_config.h"
+
+namespace tightloop {
+
+/// How a group of parameters is updated. What it keeps is allocated at the start and changed in place.
+class UpdateRule {
+ public:
+  virtual ~UpdateRule() = default;
+  /// One update, of the fp32 masters and of the values that the model reads. `gradients` are those of all
+  /// parameters, fp32 or in the compute dtype, still to be divided as `control` (ops::MuonControl, on the
+  /// device) says; its rate is a scale of each group's.
+  virtual void update(const std::vector<at::Tensor>& gradients, const at::Tensor& control) = 0;
+  /// Takes the memory that an update works in and leaves it to the allocator, which then has it for the
+  /// update: out of memory shows here, before anything is changed.
+  virtual void reserve() const {}
+  /// The tensors themselves, by names that do not depend on the grouping.
+  virtual NamedTensors state() const = 0;
+};
+
+/// Updates fp32 masters, whatever dtype the model computes in, by AdamW or by Muon and AdamW
+/// (train.optimizer). It is given the parameters in fp32 and keeps those as masters; the model goes on with
+/// copies in the compute dtype (with the masters themselves where that is fp32).
+///
+/// Gradients arrive as sums over tokens; an update divides once by the step's token count, clips, and changes
+/// the weights, all on the device: the host learns nothing and waits for nothing, and every number that
+/// changes from step to step is read from the device, so that an update can be captured and replayed.
+class Optimizer {
+ public:
+  Optimizer(Parameters& parameters, const TrainConfig& config, const ModelConfig& model,
+            at::ScalarType compute_dtype);
+
+  /// Takes the gradients of one micro-batch from the parameters: as they are where train.accumulate is 1, and
+  /// added up in fp32 otherwise, for `first` starts a step.
+  void accumulate(bool first);
+  /// What was accumulated, in the order of the parameters; to be summed over processes.
+  std::vector<at::Tensor>& gradients() { return gradients_; }
+  /// From here on accumulate() writes to tensors that stay the same for the run, and gradients() are those:
+  /// for updates that are not captured together with the pass before them. Always so where micro-batches add
+  /// up.
+  void own_gradients();
+  /// One update. `rates` (fp64, on the device) are StepNumbers; gradients are divided by the fp64 scalar
+  /// `divisor`: the step's supervised tokens, over all processes. 0, or a gradient that is not finite, leaves
+  /// everything as it was.
+  void update(const at::Tensor& rates, const at::Tensor& divisor);
+  /// The same for numbers of the host. Gives norm().
+  at::Tensor step(const Rates& rates, double divisor);
+
+  /// Of the last update, scalars on the device: the norm of the divided gradient before clipping, and whether
+  /// it was left out.
+  const at::Tensor& norm() const { return norm_; }
+  const at::Tensor& skipped() const { return skipped_; }
+  /// fp16's, else null.
+  const GradScaler* scaler() const { return scaler_.get(); }
+
+  /// The learning rate to show for a scale: of all parameters, or of the matrices (muon).
+  double lr(const Rates& rates) const { return lr_ * rates.lr_scale; }
+
+  /// Weights (fp32) by the model's names.
+  NamedTensors weights() const;
+  /// Moments, the step count, and the scaler's state where there is one.
+  NamedTensors state() const;
+  /// Puts both back, and the model's compute copies with them.
+  void load(const Safetensors& weights, const Safetensors& state);
+  /// Forgets gradients of a micro-batch that did not come to its end, or whose capture failed: then nothing
+  /// of it has run. Memory that captured graphs write to stays.
+  void drop_gradients();
+  /// Whether an exception left accumulate() or update() after it had begun to change sums or weights. Until
+  /// then they can be called again.
+  bool halfway() const { return halfway_; }
+
+ private:
+  void clear_gradients();  // of the parameters
+  void publish();          // masters -> the model's compute dtype
+
+  Parameters& parameters_;
+  const double clip_;
+  const bool several_, set_to_none_;
+  double lr_;
+  bool owned_ = false, halfway_ = false;
+  std::vector<at::Tensor> values_, masters_, gradients_;
+  std::vector<std::unique_ptr<UpdateRule>> rules_;
+  std::unique_ptr<GradScaler> scaler_;
+  at::Tensor count_;  // updates made, fp32 scalar on the device
+  at::Tensor norm_, skipped_;
+};
+
+/// Copies weights by name into parameters of any dtype and device. A missing, unknown or differently shaped
+/// tensor is a checkpoint error that names it and `file`.
+void load_weights(Parameters& parameters, const Safetensors& weights, const std::string& file);
+
+}  // namespace tightloop

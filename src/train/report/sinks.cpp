@@ -1,0 +1,79 @@
+#include "train/report/sinks.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/log.h"
+#include "core/terminal.h"
+
+namespace tightloop {
+
+namespace {
+
+constexpr std::chrono::seconds kLineApart{2};
+constexpr std::chrono::milliseconds kRedrawApart{50};
+
+// Lines that are cut off, where a run was killed, go too.
+void drop_lines_after(const fs::path& file, int64_t step) {
+  if (!path_exists(file)) return;
+  std::ifstream in(file);
+  std::string kept;
+  for (std::string line; std::getline(in, line);) {
+    const auto parsed = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!parsed.is_object() || parsed.value("global_step", int64_t{0}) > step) continue;
+    kept += line + "\n";
+  }
+  write_file_whole(file, kept);
+}
+
+}  // namespace
+
+JsonLinesSink::JsonLinesSink(const fs::path& file, int64_t resumed_step) : path_(file) {
+  if (resumed_step > 0) drop_lines_after(file, resumed_step);
+  file_.open(file, std::ios::app);
+  if (!file_) throw checkpoint_error("cannot write '{}'.", file.string());
+}
+
+void JsonLinesSink::write(const MetricsLine& line) {
+  if (!line.running()) file_ << line.values.dump() << '\n';
+}
+
+void JsonLinesSink::flush() {
+  if (!path_exists(path_)) throw checkpoint_error("'{}' was removed while it was written.", path_.string());
+  if (!file_.flush()) throw checkpoint_error("cannot write '{}' (is the disk full?).", path_.string());
+}
+
+std::string progress_text(const IntervalReport& report) {
+  const double left = report.pace.step_seconds * static_cast<double>(report.total_steps - report.step);
+  return fmt::format("step {:>{}}/{}  loss {}{:.4f}  lr {:.2e}  {} tok/s  {} left", report.step,
+                     fmt::formatted_size("{}", report.total_steps), report.total_steps,
+                     report.running ? "~" : "", report.loss.value_or(0), report.lr.value_or(0),
+                     human_count(report.pace.tokens_per_second), human_seconds(left));
+}
+
+TerminalSink::~TerminalSink() { terminal::clear_live(); }
+
+void TerminalSink::write(const MetricsLine& line) {
+  if (!line.report || !line.report->loss) return;
+  const IntervalReport& report = *line.report;
+  if (!report.running) losses_.push_back(*report.loss);
+  const auto now = Clock::now();
+  if (terminal::is_live()) {
+    if (report.running && now - shown_ < kRedrawApart) return;
+    terminal::set_live(progress_text(report) + "  " + terminal::styled(sparkline(losses_, 24), "36"));
+  } else {
+    if (report.running || (report.step != report.total_steps && now - shown_ < kLineApart)) return;
+    log::info("{}", progress_text(report));
+  }
+  shown_ = now;
+}
+
+std::vector<std::unique_ptr<Sink>> standard_sinks(const fs::path& file, int64_t resumed_step) {
+  std::vector<std::unique_ptr<Sink>> sinks;
+  sinks.push_back(std::make_unique<JsonLinesSink>(file, resumed_step));
+  sinks.push_back(std::make_unique<TerminalSink>());
+  return sinks;
+}
+
+}  // namespace tightloop

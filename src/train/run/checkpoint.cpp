@@ -1,0 +1,221 @@
+#include "train/run/checkpoint.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <ranges>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/hash.h"
+#include "core/log.h"
+#include "core/progress_line.h"
+
+namespace tightloop {
+
+namespace {
+
+constexpr const char* kWeights = "model.safetensors";
+constexpr const char* kOptimizer = "optimizer.safetensors";
+constexpr const char* kState = "state.json";
+constexpr const char* kPartial = ".partial";    // begins an ending: not whole yet, or no more
+constexpr const char* kReplaced = ".replaced";  // whole, and out of the way of a new one of the same step
+constexpr int kFormat = 2;                      // 1: state.json without a checksum of its own
+
+fs::path named(const fs::path& checkpoints, int64_t step, const char* ending = "") {
+  return checkpoints / fmt::format("step-{:08}{}", step, ending);
+}
+
+fs::path folder_of(const fs::path& checkpoints, int64_t step) {
+  const fs::path folder = named(checkpoints, step), replaced = named(checkpoints, step, kReplaced);
+  return !path_exists(folder) && path_exists(replaced) ? replaced : folder;
+}
+
+/// ".partial", or with a number where something of that name could not be removed.
+fs::path partial_of(const fs::path& checkpoints, int64_t step) {
+  fs::path path = named(checkpoints, step, kPartial);
+  for (int number = 1; path_exists(path); ++number)
+    path = named(checkpoints, step, fmt::format("{}-{}", kPartial, number).c_str());
+  return path;
+}
+
+/// What cannot be removed or put back stays, and is no reason to stop a run.
+void try_to(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    log::warn("An old checkpoint stays: {}", error.what());
+  }
+}
+
+/// Of a folder that goes, first the name goes: one that is half removed is not taken for a checkpoint.
+void remove_checkpoint(const fs::path& checkpoints, int64_t step) {
+  const fs::path partial = partial_of(checkpoints, step);
+  move_path(named(checkpoints, step), partial);
+  remove_path(partial);
+}
+
+/// What saves that were killed or failed left behind goes; what they had put aside comes back.
+void clear_up(const fs::path& checkpoints) {
+  for (const fs::path& entry : folder_entries(checkpoints)) {
+    if (!checkpoint_step(entry.stem())) continue;
+    const fs::path folder = checkpoints / entry.stem();
+    if (entry.extension().string().starts_with(kPartial)) try_to([&] { remove_path(entry); });
+    if (entry.extension() == kReplaced)
+      try_to([&] { path_exists(folder) ? remove_path(entry) : move_path(entry, folder); });
+  }
+}
+
+nlohmann::json write_tensors(const fs::path& folder, const char* name, const NamedTensors& tensors,
+                             ProgressLine& progress) {
+  const uint64_t hash =
+      write_safetensors(folder / name, tensors, {}, [&](uint64_t bytes) { progress.add(bytes); });
+  return {{"bytes", file_bytes(folder / name)}, {"xxh3", hex64(hash)}};
+}
+
+Safetensors read_tensors(const fs::path& folder, const char* name, const nlohmann::json& state) {
+  const fs::path path = folder / name;
+  if (!path_exists(path)) throw checkpoint_error("'{}' is missing.", path.string());
+  const auto& expected = state.at("files").at(name);
+  const MappedFile file(path);
+  if (file.bytes().size() != expected.at("bytes").get<uint64_t>()) {
+    throw checkpoint_error("'{}' is truncated: {} of {} bytes.", path.string(), file.bytes().size(),
+                           expected.at("bytes").get<uint64_t>());
+  }
+  ProgressLine progress(fmt::format("Reading {}", path.string()), file.bytes().size());
+  if (hex64(hash64(file.text(), progress)) != expected.at("xxh3").get<std::string>())
+    throw checkpoint_error("'{}' is damaged: its checksum does not match.", path.string());
+  return read_safetensors(path);
+}
+
+std::string checksum(nlohmann::json state) {
+  state.erase("xxh3");
+  return hex64(hash64(state.dump()));
+}
+
+nlohmann::json read_state(const fs::path& path, int64_t step) {
+  if (!path_exists(path)) throw checkpoint_error("'{}' is missing.", path.string());
+  const auto state = nlohmann::json::parse(read_file(path));
+  const int format = state.at("format").get<int>();
+  if (format > kFormat)
+    throw checkpoint_error("'{}' is of a newer version of this program (format {}).", path.string(), format);
+  const bool old = format == 1 && !state.contains("xxh3");
+  if ((!old && state.at("xxh3").get<std::string>() != checksum(state)) ||
+      state.at("step").get<int64_t>() != step)
+    throw checkpoint_error("'{}' is damaged: its checksum does not match.", path.string());
+  return state;
+}
+
+void write_state(const fs::path& path, nlohmann::json state) {
+  state["xxh3"] = checksum(state);
+  write_file_whole(path, state.dump(2) + "\n");
+}
+
+Checkpoint load_one(const fs::path& checkpoints, int64_t step, bool weights_only) {
+  const fs::path folder = folder_of(checkpoints, step);
+  try {
+    const auto state = read_state(folder / kState, step);
+    return {.step = step,
+            .metadata = state.value("metadata", nlohmann::json::object()),
+            .weights = read_tensors(folder, kWeights, state),
+            .optimizer = weights_only ? Safetensors{} : read_tensors(folder, kOptimizer, state)};
+  } catch (const nlohmann::json::exception& error) {
+    throw checkpoint_error("'{}' is damaged: {}.", (folder / kState).string(), error.what());
+  }
+}
+
+}  // namespace
+
+void save_checkpoint(const fs::path& checkpoints, int64_t step, const NamedTensors& weights,
+                     const NamedTensors& optimizer, int64_t keep, const nlohmann::json& metadata,
+                     int64_t best) {
+  const fs::path folder = named(checkpoints, step), replaced = named(checkpoints, step, kReplaced);
+  try {
+    clear_up(checkpoints);
+    const fs::path partial = partial_of(checkpoints, step);
+    make_folder(partial);
+    nlohmann::json state{{"format", kFormat}, {"step", step}, {"metadata", metadata}};
+    ProgressLine progress(fmt::format("Saving step {}", step), bytes_of(weights) + bytes_of(optimizer));
+    state["files"][kWeights] = write_tensors(partial, kWeights, weights, progress);
+    state["files"][kOptimizer] = write_tensors(partial, kOptimizer, optimizer, progress);
+    write_state(partial / kState, state);
+    sync_folder(partial);
+    if (path_exists(folder)) move_path(folder, replaced);
+    move_path(partial, folder);
+    sync_folder(checkpoints);
+  } catch (const std::exception& error) {
+    try_to([&] { clear_up(checkpoints); });
+    throw checkpoint_error("the checkpoint of step {} was not saved: {} Older checkpoints are untouched.",
+                           step, error.what());
+  }
+  // From here on the new one is safe, and whatever cannot be removed is no reason to stop a run.
+  try_to([&] { remove_path(replaced); });
+  remove_old_checkpoints(checkpoints, step, keep, best);
+}
+
+void remove_old_checkpoints(const fs::path& checkpoints, int64_t newest, int64_t keep, int64_t best,
+                            int64_t replaced) {
+  std::vector<int64_t> steps;
+  try_to([&] { steps = checkpoint_steps(checkpoints); });
+  // Later ones could not be read when the run was resumed: they are no reason to drop others.
+  std::erase_if(steps, [&](int64_t step) { return step > newest; });
+  if (replaced != newest && replaced != best && std::erase(steps, replaced) > 0)
+    try_to([&] { remove_checkpoint(checkpoints, replaced); });
+  for (size_t i = 0; keep > 0 && i + keep < steps.size(); ++i)
+    if (steps[i] != best) try_to([&] { remove_checkpoint(checkpoints, steps[i]); });
+}
+
+void update_metadata(const fs::path& checkpoints, int64_t step, const nlohmann::json& metadata) {
+  const fs::path path = folder_of(checkpoints, step) / kState;
+  auto state = read_state(path, step);
+  state["metadata"] = metadata;
+  state["format"] = kFormat;
+  write_state(path, state);
+}
+
+std::optional<int64_t> checkpoint_step(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  if (!name.starts_with("step-")) return {};
+  int64_t step = 0;
+  const char* end = name.data() + name.size();
+  const auto parsed = std::from_chars(name.data() + 5, end, step);
+  if (parsed.ec != std::errc() || parsed.ptr != end) return {};
+  return step;
+}
+
+std::vector<int64_t> checkpoint_steps(const fs::path& checkpoints) {
+  std::vector<int64_t> steps;
+  for (const fs::path& entry : folder_entries(checkpoints)) {
+    const auto step = checkpoint_step(entry.extension() == kReplaced ? entry.stem() : entry);
+    if (step) steps.push_back(*step);
+  }
+  std::ranges::sort(steps);
+  steps.erase(std::ranges::unique(steps).begin(), steps.end());
+  return steps;
+}
+
+Checkpoint load_checkpoint(const fs::path& checkpoints, std::optional<int64_t> step, bool weights_only) {
+  const auto steps = checkpoint_steps(checkpoints);
+  if (steps.empty()) throw checkpoint_error("there is no checkpoint in '{}'.", checkpoints.string());
+  if (step && !std::ranges::count(steps, *step)) {
+    throw checkpoint_error("there is no checkpoint of step {} in '{}'; there are: {}.", *step,
+                           checkpoints.string(), fmt::join(steps, ", "));
+  }
+  if (step) return load_one(checkpoints, *step, weights_only);
+  for (const int64_t newest : std::views::reverse(steps)) {
+    try {
+      return load_one(checkpoints, newest, weights_only);
+    } catch (const Error& error) {
+      if (steps.size() == 1 || error.code() == ExitCode::kInterrupted) throw;
+      log::warn("The checkpoint of step {} is passed over: {}", newest, error.what());
+    }
+  }
+  throw checkpoint_error("none of the checkpoints in '{}' can be read (steps {}).", checkpoints.string(),
+                         fmt::join(steps, ", "));
+}
+
+}  // namespace tightloop

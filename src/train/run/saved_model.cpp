@@ -1,0 +1,76 @@
+#include "train/run/saved_model.h"
+
+#include "core/error.h"
+#include "core/files.h"
+#include "model/files/huggingface.h"
+#include "train/optim/optimizer.h"
+#include "train/run/run_settings.h"
+
+namespace tightloop {
+
+SavedModel::SavedModel(const fs::path& path, std::optional<int64_t> step) : path_(path) {
+  // "runs/a/checkpoints/step-1/" ends in an empty name; parents are counted without it.
+  const fs::path folder = path.has_filename() ? path : path.parent_path();
+  RunFolder::recover(folder);
+  if (path_exists(folder / "config.yaml")) {
+    open_run(folder, step);
+  } else if (path_exists(folder / "config.json")) {
+    open_hugging_face();
+  } else if (path_exists(folder / "state.json")) {
+    std::error_code failure;
+    const fs::path run = fs::absolute(folder, failure).parent_path().parent_path();
+    const auto number = checkpoint_step(folder);
+    if (!number || !path_exists(run / "config.yaml"))
+      throw usage_error("the checkpoint '{}' is not in a run's folder, whose config.yaml has its sizes.",
+                        path.string());
+    open_run(run, number);
+  } else if (!checkpoint_steps(RunFolder(folder).checkpoints()).empty()) {
+    open_run(folder, {});  // which says that config.yaml is missing
+  } else {
+    throw usage_error(
+        "'{}' is no model: a run has a config.yaml, a checkpoint a state.json, a Hugging Face folder a "
+        "config.json.",
+        path.string());
+  }
+}
+
+void SavedModel::open_run(const fs::path& root, std::optional<int64_t> step) {
+  const auto run = RunFolder::open(root);
+  checkpoints_ = run.checkpoints();
+  tokenizer_path_ = run.tokenizer();
+  checkpoint_ = load_checkpoint(checkpoints_, step, /*weights_only=*/true);
+  recipe_ = read_settings(run, checkpoint_.metadata);
+}
+
+void SavedModel::open_hugging_face() {
+  const auto folder = read_hugging_face(path_);
+  recipe_.model = folder.config;
+  checkpoint_.metadata = {{"dtype", folder.dtype}};
+  if (!has_tokenizer(path_)) return;
+  tokenizer_path_ = path_;
+  recipe_.tokenizer.path = path_.string();
+  if (tokenizer()->token_id("<|user_start|>")) recipe_.chat.form = "nanochat";
+}
+
+std::unique_ptr<Tokenizer> SavedModel::tokenizer() const {
+  return tokenizer_path_.empty() ? nullptr : load_tokenizer(tokenizer_path_);
+}
+
+void SavedModel::load_weights(LanguageModel& model) const {
+  if (checkpoints_.empty()) return import_weights(path_, model);
+  load_weights(model.parameters());
+}
+
+void SavedModel::load_weights(Parameters& parameters) const {
+  if (checkpoints_.empty()) throw usage_error("'{}' is not a run.", path_.string());
+  Safetensors weights = checkpoint_.weights;
+  if (recipe_.lora.on()) merge_adapters(weights, recipe_.lora);
+  tightloop::load_weights(parameters, weights, "model.safetensors");
+}
+
+PairTokenizers SavedModel::pair_tokenizers() const {
+  if (checkpoints_.empty()) throw usage_error("'{}' is not a run.", path_.string());
+  return load_pair_tokenizers(RunFolder(checkpoints_.parent_path()));
+}
+
+}  // namespace tightloop

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "model/language_model.h"
+#include "tokenizer/tokenizer.h"
+#include "train/run/checkpoint.h"
+#include "train/run/run_tokenizer.h"
+#include "train/settings/recipe.h"
+
+namespace tightloop {
+
+/// A model on disk: a run, one checkpoint of a run, or a Hugging Face folder. Opening it reads the settings
+/// and verifies a checkpoint's weights; they are copied straight into the model that is to have them.
+class SavedModel {
+ public:
+  /// A usage error when the folder is none of the three. `step` chooses a checkpoint of a run (default: the
+  /// newest that is whole; others are passed over with a warning).
+  explicit SavedModel(const std::filesystem::path& path, std::optional<int64_t> step = {});
+
+  /// As the run had it, sizes worked out. Of a Hugging Face folder: the model, the tokenizer's path and the
+  /// form of chat that its tokens show; the rest stands at its defaults.
+  const Recipe& recipe() const { return recipe_; }
+  /// 0 of a Hugging Face folder.
+  int64_t step() const { return checkpoint_.step; }
+  /// What a checkpoint says about itself: stage, parent, the dtype that the weights came in, ...
+  const nlohmann::json& metadata() const { return checkpoint_.metadata; }
+  const std::filesystem::path& tokenizer_path() const { return tokenizer_path_; }
+  /// Null where a Hugging Face folder has none.
+  std::unique_ptr<Tokenizer> tokenizer() const;
+  /// Copies the weights into a model of the same sizes, adapters merged. What does not fit is a checkpoint
+  /// error that names the tensor and both shapes.
+  void load_weights(LanguageModel& model) const;
+  /// The same for a run of any family.
+  void load_weights(Parameters& parameters) const;
+  /// Of a run that translates.
+  PairTokenizers pair_tokenizers() const;
+
+ private:
+  void open_run(const std::filesystem::path& run, std::optional<int64_t> step);
+  void open_hugging_face();
+
+  std::filesystem::path path_, checkpoints_, tokenizer_path_;  // checkpoints_ is empty for Hugging Face
+  Recipe recipe_;
+  Checkpoint checkpoint_;  // its weights are mapped, not read
+};
+
+}  // namespace tightloop

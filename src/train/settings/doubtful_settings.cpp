@@ -1,0 +1,34 @@
+#include "train/settings/doubtful_settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tightloop {
+
+std::vector<std::string> doubtful_settings(const Recipe& recipe) {
+  const auto& train = recipe.train;
+  const bool adamw = train.optimizer == "adamw";
+  std::vector<std::string> sentences;
+  const auto say = [&](std::string sentence) { sentences.push_back(std::move(sentence)); };
+  if (adamw && train.lr == 0) say("train.lr is 0: nothing will be learned.");
+  const bool warms = train.schedule != "noam" && train.schedule != "minimind";
+  if (warms && train.steps > 1 && train.warmup_steps >= train.steps)
+    say(fmt::format(
+        "train.warmup_steps is {} of {} steps: the run ends before the learning rate reaches its peak.",
+        train.warmup_steps, train.steps));
+  const bool ends = train.schedule == "cosine" || train.schedule == "linear" || train.schedule == "wsd";
+  if (ends && train.min_lr > 0 && train.min_lr < 1e-3)
+    say(fmt::format(
+        "train.min_lr is {}, a share of the peak: the rate ends at {:.3g}. For a tenth of the peak say 0.1.",
+        train.min_lr, train.min_lr * train.lr));
+  for (const auto& file : recipe.data.val)
+    if (std::ranges::count(recipe.data.train, file))
+      say(
+          fmt::format("'{}' is in data.train and in data.val: the held-out loss will not tell how well the "
+                      "model does on other text.",
+                      file));
+  return sentences;
+}
+
+}  // namespace tightloop

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "core/config.h"
+#include "data/data_config.h"
+#include "data/generate/tasks.h"
+#include "data/render/chat.h"
+#include "model/language_model.h"
+#include "model/parts/lora.h"
+#include "ops/config.h"
+#include "tokenizer/tokenizer_config.h"
+#include "train/report/log_config.h"
+#include "train/run/run_folder.h"
+#include "train/train_config.h"
+
+namespace tightloop {
+
+/// Everything a run is made of: the configuration file as structs.
+struct Recipe {
+  Recipe() { data.source = "auto"; }  // settle_source() finds out what the files hold
+
+  RunConfig run;
+  DataConfig data;
+  TasksConfig tasks;
+  ChatConfig chat;
+  TokenizerConfig tokenizer;
+  ModelConfig model;
+  LoraConfig lora;
+  TrainConfig train;
+  LogConfig log;
+  ops::OpsConfig ops;
+
+  /// What settle_sizes() expects of the files, to be corrected once they are read; 0: nothing was said.
+  double expected_tokens = 0, expected_seconds = 0;
+
+  /// All sections, bound to this object.
+  Config bind();
+};
+
+}  // namespace tightloop

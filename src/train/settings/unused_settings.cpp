@@ -1,0 +1,112 @@
+#include "train/settings/unused_settings.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <tuple>
+
+#include "core/error.h"
+
+namespace tightloop {
+
+namespace {
+
+/// Adds the fields of a section that differ from their defaults.
+template <class Section>
+void add_changed(std::set<std::string>& changed, const std::string& name, Section section) {
+  Section untouched;
+  Fields now, before;
+  section.describe(now);
+  untouched.describe(before);
+  for (size_t i = 0; i < now.all().size(); ++i)
+    if (now.all()[i].text() != before.all()[i].text()) changed.insert(name + "." + now.all()[i].name());
+}
+
+struct Rule {
+  bool applies;
+  std::vector<std::string> settings;
+  std::string why;
+};
+
+}  // namespace
+
+// Settings that ModelConfig::resolve() fills in are left out: a parent's model (train.init_from) has them
+// all.
+std::vector<std::string> unused_settings(const Recipe& recipe) {
+  const auto& [model, train, lora] = std::tie(recipe.model, recipe.train, recipe.lora);
+  const bool pairs = model.translates(), muon = train.optimizer == "muon";
+  if (pairs && lora.on())
+    throw usage_error("lora.rank is {}, and adapters are for language models: leave it out for {}.",
+                      lora.rank, model.family);
+  if (pairs && train.z_loss != 0)
+    throw usage_error("train.z_loss is {}, and the loss of {} has no such part: leave it out.", train.z_loss,
+                      model.family);
+  const bool no_files = recipe.data.generated() || recipe.data.source == "random";
+  if (no_files && recipe.data.mixture.empty() && !(recipe.data.train.empty() && recipe.data.val.empty()))
+    throw usage_error(
+        "data.{} names files, and data.source is '{}', which is generated and reads none. Set data.source "
+        "to "
+        "what the files hold (auto, text, jsonl, parquet, pairs or shards), or leave the files out.",
+        recipe.data.train.empty() ? "val" : "train", recipe.data.source);
+  const auto& schedule = train.schedule;
+  const bool wsd = schedule == "wsd", ends = wsd || schedule == "cosine" || schedule == "linear";
+  const std::vector<Rule> rules{
+      {!pairs,
+       {"model.share_embeddings", "model.norm_place", "model.positions", "model.activation",
+        "train.smoothing", "train.eval_translations", "train.bleu_tokenize", "data.batch_tokens",
+        "data.bucket"},
+       "is for seq2seq"},
+      {pairs, {"train.micro_batch"}, "is for rows; data.batch_tokens sizes the batches of pairs"},
+      {pairs, {"data.rows", "data.loss_after"}, "is for rows, not for pairs"},
+      {pairs, {"train.eval_batches"}, "is for rows; seq2seq evaluates on all held-out pairs"},
+      {pairs && model.gradient_checkpointing == "auto",
+       {"model.gradient_checkpointing"},
+       "is not for seq2seq, which keeps all activations"},
+      {pairs || model.family == "nanochat", {"model.init_std"}, "is not for " + model.family},
+      {model.family != "nanochat", {"model.window_pattern"}, "is for nanochat"},
+      {!model.has_experts(),
+       {"model.experts", "model.experts_per_token", "model.norm_topk", "model.balance_coef", "model.balance"},
+       "is for qwen3_moe"},
+      {model.rope_scaling == "none",
+       {"model.rope_factor", "model.rope_low_freq", "model.rope_high_freq", "model.rope_original_context"},
+       "is for model.rope_scaling llama3"},
+      {!muon,
+       {"train.matrix_lr", "train.embedding_lr", "train.unembedding_lr", "train.scalar_lr", "train.lr_scale",
+        "train.muon_weight_decay", "train.muon_decay_schedule", "train.muon_beta2", "train.muon_momentum",
+        "train.muon_momentum_start", "train.muon_momentum_steps", "train.muon_momentum_end"},
+       "is for train.optimizer muon"},
+      {muon,
+       {"train.lr", "train.weight_decay", "train.decay_vectors", "train.beta1", "train.beta2", "train.eps"},
+       "is for train.optimizer adamw"},
+      {muon && !wsd, {"train.muon_momentum_end"}, "is for train.schedule wsd"},
+      {!wsd, {"train.decay_fraction"}, "is for train.schedule wsd"},
+      {!ends, {"train.min_lr"}, "is for train.schedule cosine, linear and wsd"},
+      {schedule == "minimind",
+       {"train.warmup_steps", "train.warmup_ratio"},
+       "is not for train.schedule minimind"},
+      {train.epochs > 0 && train.steps > 0, {"train.steps"}, "is for train.epochs 0"},
+      {train.warmup_steps > 0, {"train.warmup_ratio"}, "is for train.warmup_steps 0"},
+      {train.precision != "fp16",
+       {"train.loss_scale", "train.loss_scale_growth_steps"},
+       "is for train.precision fp16"},
+      {train.device == "cpu",
+       {"train.graph", "train.copy_stream", "train.copy_ahead", "train.pools", "train.empty_cache_steps",
+        "train.debug_syncs"},
+       "is for GPUs"},
+      {train.eval_steps == 0, {"train.patience"}, "needs train.eval_steps"},
+      {!lora.on(), {"lora.alpha", "lora.layers"}, "needs lora.rank"},
+  };
+  std::set<std::string> changed;
+  add_changed(changed, "data", recipe.data);
+  add_changed(changed, "model", model);
+  add_changed(changed, "train", train);
+  add_changed(changed, "lora", lora);
+  std::vector<std::string> sentences;
+  for (const Rule& rule : rules)
+    for (const auto& setting : rule.settings)
+      if (rule.applies && changed.contains(setting))
+        sentences.push_back(fmt::format("{} has no effect here: it {}.", setting, rule.why));
+  return sentences;
+}
+
+}  // namespace tightloop
