@@ -1,7 +1,6 @@
 #include "model/language_model.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/tanh.h>
 #include <fmt/core.h>
 
@@ -9,12 +8,13 @@
 #include "model/families/gpt2.h"
 #include "model/families/llama.h"
 #include "model/families/nanochat.h"
+#include "ops/linear.h"
 
 namespace tightloop {
 
 at::Tensor LanguageModel::logits(const at::Tensor& hidden) const {
   const Head head = this->head();
-  const auto logits = at::linear(hidden, head.weight_VD);
+  const auto logits = ops::linear(hidden, head.weight_VD);
   if (head.softcap == 0) return logits;
   return at::tanh(logits.to(at::kFloat) / head.softcap) * head.softcap;
 }

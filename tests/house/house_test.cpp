@@ -91,6 +91,11 @@ TEST(House, NoTorchWhereTheDesignHasNone) {
     }
 }
 
+TEST(House, ProductsOfModelsGoThroughOneOperator) {
+  for (const auto& file : files_below({"src/model", "src/train", "src/infer"}, {".h", ".cpp"}))
+    EXPECT_EQ(read_file(file).find("at::linear("), std::string::npos) << file << ": say ops::linear";
+}
+
 TEST(House, HeadersAreGuarded) {
   for (const auto& file : files_below({"src", "tests"}, {".h"})) {
     EXPECT_NE(read_file(file).find("#pragma once"), std::string::npos) << file;

@@ -1,11 +1,11 @@
 #include "model/families/gpt2.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/linear.h>
 
 #include <cmath>
 
 #include "core/error.h"
+#include "ops/linear.h"
 #include "ops/norm/residual_norm.h"
 #include "ops/pointwise/activation.h"
 #include "ops/pointwise/embedding.h"
@@ -92,15 +92,15 @@ at::Tensor Gpt2::embed(const at::Tensor& ids_BT, const at::Tensor& documents_BT,
 at::Tensor Gpt2::attention(const Block& block, const at::Tensor& x_BTD, int64_t layer,
                            AttentionScope& scope) const {
   const int64_t B = x_BTD.size(0), T = x_BTD.size(1), H = config_.heads;
-  const auto qkv = at::linear(x_BTD, block.qkv, block.qkv_bias).view({B, T, 3 * H, config_.head_size});
+  const auto qkv = ops::linear(x_BTD, block.qkv, block.qkv_bias).view({B, T, 3 * H, config_.head_size});
   const auto parts = qkv.split(H, 2);  // one gradient, where slices would be padded and added
-  return at::linear(scope.attend(parts[0], parts[1], parts[2], layer), block.out);
+  return ops::linear(scope.attend(parts[0], parts[1], parts[2], layer), block.out);
 }
 
 at::Tensor Gpt2::feed_forward(const Block& block, const at::Tensor& x_BTD) const {
   const auto inner =
-      ops::activation(at::linear(x_BTD, block.up), block.up_bias, ops::ActivationKind::kGeluTanh);
-  return at::linear(inner, block.down);
+      ops::activation(ops::linear(x_BTD, block.up), block.up_bias, ops::ActivationKind::kGeluTanh);
+  return ops::linear(inner, block.down);
 }
 
 }  // namespace tightloop

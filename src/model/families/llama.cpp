@@ -1,12 +1,12 @@
 #include "model/families/llama.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/stack.h>
 #include <fmt/core.h>
 
 #include <cmath>
 
+#include "ops/linear.h"
 #include "ops/norm/rms_norm.h"
 #include "ops/pointwise/embedding.h"
 #include "ops/pointwise/swiglu.h"
@@ -99,15 +99,15 @@ at::Tensor Llama::attention(const Block& block, const at::Tensor& x_BTD, int64_t
   const int64_t B = x_BTD.size(0), T = x_BTD.size(1);
   const int64_t H = config_.heads, K = config_.kv_heads, S = config_.head_size;
   const auto bias = block.qkv_bias.defined() ? std::optional(block.qkv_bias) : std::nullopt;
-  const auto qkv = at::linear(x_BTD, block.qkv, bias).view({B, T, H + 2 * K, S});
+  const auto qkv = ops::linear(x_BTD, block.qkv, bias).view({B, T, H + 2 * K, S});
   std::optional<ops::HeadNorm> norm;
   if (block.q_norm.defined()) norm = {config_.norm_eps, block.q_norm, block.k_norm};
   const auto [q, k, v] = rotary_.split(qkv, H, scope.past(), norm);
-  return at::linear(scope.attend(q, k, v, layer), block.out);
+  return ops::linear(scope.attend(q, k, v, layer), block.out);
 }
 
 at::Tensor Llama::feed_forward(const Block& block, const at::Tensor& x_BTD) const {
-  return at::linear(ops::swiglu(at::linear(x_BTD, block.gate_up)), block.down);
+  return ops::linear(ops::swiglu(ops::linear(x_BTD, block.gate_up)), block.down);
 }
 
 }  // namespace tightloop

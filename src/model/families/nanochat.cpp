@@ -2,13 +2,13 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/core.h>
 
 #include <cmath>
 
+#include "ops/linear.h"
 #include "ops/norm/rms_norm.h"
 #include "ops/pointwise/activation.h"
 
@@ -106,7 +106,7 @@ at::Tensor Nanochat::smear(const at::Tensor& x_BTD, const Pass& pass) const {
       {continued ? pass.cache->last_embedding() : at::zeros_like(first), x_BTD.narrow(1, 0, T - 1)}, 1);
   if (pass.cache) pass.cache->set_last_embedding(x_BTD.narrow(1, T - 1, 1));
   auto gate =
-      smear_scale_ * at::sigmoid(at::linear(x_BTD.narrow(2, 0, ModelConfig::kSmearChannels), smear_gate_));
+      smear_scale_ * at::sigmoid(ops::linear(x_BTD.narrow(2, 0, ModelConfig::kSmearChannels), smear_gate_));
   if (pass.documents_BT.defined()) gate = gate * continues_document(pass.documents_BT).unsqueeze(2);
   return x_BTD + gate * before;
 }
@@ -115,22 +115,22 @@ at::Tensor Nanochat::attention(const Block& block, const at::Tensor& x_BTD, cons
                                const ops::TokenOrder& order, int64_t layer, AttentionScope& scope) const {
   const int64_t B = x_BTD.size(0), T = x_BTD.size(1);
   const int64_t H = config_.heads, K = config_.kv_heads, S = config_.head_size;
-  const auto qkv = at::linear(x_BTD, block.qkv).view({B, T, H + 2 * K, S});
+  const auto qkv = ops::linear(x_BTD, block.qkv).view({B, T, H + 2 * K, S});
   // nanochat norms what it has turned; turning changes no length, so the order is free.
   auto [q, k, v] = rotary_.split(qkv, H, scope.past(), ops::HeadNorm{config_.norm_eps, {}, {}});
   if (block.value_gate.defined()) {
-    const auto open = at::linear(x_BTD.narrow(2, 0, ModelConfig::kValueGateChannels), block.value_gate);
+    const auto open = ops::linear(x_BTD.narrow(2, 0, ModelConfig::kValueGateChannels), block.value_gate);
     const auto extra = ops::embedding(block.value_embedding, ids_BT, order).view({B, T, K, S});
     v = v + (3 * at::sigmoid(open)).unsqueeze(3) * extra;
   }
   const double scale = kSharpness / std::sqrt(static_cast<double>(S));
   const auto y = scope.attend(q, k, v, layer, {.scale = scale, .window = config_.window(layer)});
-  return at::linear(y, block.out);
+  return ops::linear(y, block.out);
 }
 
 at::Tensor Nanochat::feed_forward(const Block& block, const at::Tensor& x_BTD) const {
-  return at::linear(ops::activation(at::linear(x_BTD, block.up), {}, ops::ActivationKind::kReluSquare),
-                    block.down);
+  return ops::linear(ops::activation(ops::linear(x_BTD, block.up), {}, ops::ActivationKind::kReluSquare),
+                     block.down);
 }
 
 }  // namespace tightloop

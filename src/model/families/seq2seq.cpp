@@ -2,7 +2,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tanh.h>
 #include <fmt/format.h>
@@ -11,6 +10,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "ops/linear.h"
 #include "ops/norm/residual_norm.h"
 #include "ops/pointwise/activation.h"
 #include "ops/pointwise/embedding.h"
@@ -114,7 +114,7 @@ Memory Seq2Seq::encode(const at::Tensor& source_BS, const at::Tensor& lengths_B,
 }
 
 at::Tensor Seq2Seq::qkv(const Block& block, const at::Tensor& x_BTD, int64_t past) const {
-  const auto made = at::linear(x_BTD, block.qkv.weight, block.qkv.bias)
+  const auto made = ops::linear(x_BTD, block.qkv.weight, block.qkv.bias)
                         .view({x_BTD.size(0), x_BTD.size(1), 3, config_.heads, config_.head_size});
   if (config_.positions != "rotary") return made;
   const auto [q, k, v] = rotary_.split(made.flatten(2, 3), config_.heads, past);
@@ -128,7 +128,7 @@ void Seq2Seq::remember(Memory& memory) const {
 }
 
 at::Tensor Seq2Seq::cross_kv(const Block& block, const at::Tensor& states_BSD) const {
-  return at::linear(states_BSD, block.cross_kv.weight, block.cross_kv.bias)
+  return ops::linear(states_BSD, block.cross_kv.weight, block.cross_kv.bias)
       .view({states_BSD.size(0), states_BSD.size(1), 2, config_.heads, config_.head_size});
 }
 
@@ -148,7 +148,7 @@ at::Tensor Seq2Seq::decode(const at::Tensor& target_RT, const Memory& memory, co
     x = follow(x, seen.flatten(2), block.out, block.attention_norm, block.cross_norm, drops);
 
     // The rows of one source are so many more queries to the same keys.
-    const auto q = at::linear(x.normed, block.cross_q.weight, block.cross_q.bias)
+    const auto q = ops::linear(x.normed, block.cross_q.weight, block.cross_q.bias)
                        .view({B, R / B * T, config_.heads, config_.head_size});
     const auto kv = memory.cross.empty() ? cross_kv(block, memory.states_BSD) : memory.cross[layer];
     const auto found = ops::cross_attention(q, kv, memory.mask, drops.next());
@@ -182,7 +182,7 @@ ops::NormedSum Seq2Seq::follow(const ops::NormedSum& x, const at::Tensor& y, con
                                const Norm& own, const Norm& next, Dropouts& drops) const {
   const bool post = config_.norm_place == "post";
   const Norm& norm = post ? own : next;
-  auto made = ops::residual_norm(x.sum, at::linear(y, linear.weight), linear.bias, norm.weight, norm.bias,
+  auto made = ops::residual_norm(x.sum, ops::linear(y, linear.weight), linear.bias, norm.weight, norm.bias,
                                  config_.norm_eps, drops.next());
   if (post) made.sum = made.normed;
   return made;
@@ -201,11 +201,11 @@ at::Tensor Seq2Seq::embed(const at::Tensor& weight, const at::Tensor& ids, int64
 
 at::Tensor Seq2Seq::inner(const Block& block, const at::Tensor& x, Dropouts& drops) const {
   const auto kind = config_.activation == "gelu" ? ops::ActivationKind::kGelu : ops::ActivationKind::kRelu;
-  return ops::activation(at::linear(x, block.up.weight), block.up.bias, kind, drops.next());
+  return ops::activation(ops::linear(x, block.up.weight), block.up.bias, kind, drops.next());
 }
 
 at::Tensor Seq2Seq::logits(const at::Tensor& hidden) const {
-  const auto logits = at::linear(hidden, head_);
+  const auto logits = ops::linear(hidden, head_);
   if (config_.softcap == 0) return logits;
   return at::tanh(logits.to(at::kFloat) / config_.softcap) * config_.softcap;
 }

@@ -7,13 +7,13 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/index_add.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/topk.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "ops/config.h"
+#include "ops/linear.h"
 #include "ops/operator.h"
 #include "ops/pointwise/swiglu.h"
 
@@ -78,7 +78,7 @@ at::Tensor combine(const at::Tensor& outputs, const Routing& routing, const at::
 }  // namespace
 
 Routing route(const at::Tensor& x, const Experts& experts, const ModelConfig& config) {
-  const auto logits = at::linear(x.reshape({-1, x.size(-1)}), experts.router_ED);
+  const auto logits = ops::linear(x.reshape({-1, x.size(-1)}), experts.router_ED);
   Routing routing;
   routing.scores_NE = at::softmax(logits, -1, ops::compute_dtype(x));
   std::tie(routing.weights_NP, routing.chosen_NP) = at::topk(routing.scores_NE, config.experts_per_token);
@@ -113,8 +113,8 @@ at::Tensor run_experts_plain(const at::Tensor& x, const Routing& routing, const 
   for (int64_t e = 0; e < experts.router_ED.size(0); ++e) {
     const auto choices = (flat == e).nonzero().flatten();
     const auto rows = tokens.index_select(0, choices.floor_divide(P));
-    const auto inner = ops::swiglu(at::linear(rows, experts.gate_up.select(0, e)));
-    outputs = at::index_add(outputs, 0, choices, at::linear(inner, experts.down.select(0, e)));
+    const auto inner = ops::swiglu(ops::linear(rows, experts.gate_up.select(0, e)));
+    outputs = at::index_add(outputs, 0, choices, ops::linear(inner, experts.down.select(0, e)));
   }
   return combine(outputs, routing, x);
 }

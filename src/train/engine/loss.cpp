@@ -1,7 +1,6 @@
 #include "train/engine/loss.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
@@ -12,6 +11,7 @@
 #include "core/interrupt.h"
 #include "core/progress_line.h"
 #include "ops/config.h"
+#include "ops/linear.h"
 #include "ops/loss/fused_head.h"
 
 namespace tightloop {
@@ -121,7 +121,7 @@ BatchLoss loss_of(LanguageModel& model, const DeviceBatch& batch, const LossSetu
   const auto hidden = pass.hidden_BTD.flatten(0, 1), targets = batch.targets_BT.flatten();
   const auto loss = chunks_head(model, hidden.size(0), setup.fused_head)
                         ? ops::fused_head(hidden, head.weight_VD, targets, options)
-                        : ops::cross_entropy(at::linear(hidden, head.weight_VD), targets, options);
+                        : ops::cross_entropy(ops::linear(hidden, head.weight_VD), targets, options);
   BatchLoss result{loss, pass.balance, pass.expert_loads_LE};
   if (setup.correct) result.counted = targets != ops::kIgnoreIndex, result.sources_B = batch.sources_B;
   return result;

@@ -2,11 +2,11 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/embedding.h>
-#include <ATen/ops/linear.h>
 #include <algorithm>
 #include <cmath>
 
 #include "core/error.h"
+#include "ops/linear.h"
 #include "ops/loss/fused_head.h"
 #include "train/engine/loss.h"
 
@@ -20,7 +20,7 @@ ops::LossSum cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, c
       .label_smoothing = label_smoothing, .scale = scale, .correct = setup.correct};
   const int64_t logits_bytes = hidden.size(0) * weight.size(0) * weight.element_size();
   if (chunks_head(logits_bytes, setup.fused_head)) return ops::fused_head(hidden, weight, targets, options);
-  return ops::cross_entropy(at::linear(hidden, weight), targets, options);
+  return ops::cross_entropy(ops::linear(hidden, weight), targets, options);
 }
 
 }  // namespace
