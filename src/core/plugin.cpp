@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <system_error>
+#include <vector>
 
 #include "core/error.h"
 
@@ -41,7 +42,7 @@ PluginState load() {
     state.reason = "no NVIDIA driver was found (no /dev/nvidiactl, no libcuda.so.1).";
     return state;
   }
-  const fs::path path = plugin_folder() / kCudaPlugin;
+  const fs::path path = plugin_path(kCudaPlugin);
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
     state.reason = fmt::format(
@@ -76,9 +77,18 @@ fs::path program_folder() {
   return fs::read_symlink("/proc/self/exe", ignored).parent_path();
 }
 
-fs::path plugin_folder() {
-  const auto set = environment("TIGHTLOOP_PLUGIN_DIR");
-  return set.empty() ? program_folder() : fs::path(set);
+fs::path plugin_path(const std::string& name) {
+  if (const auto set = environment("TIGHTLOOP_PLUGIN_DIR"); !set.empty()) return fs::path(set) / name;
+  const fs::path beside = program_folder() / name;
+  std::vector<fs::path> installed{program_folder() / "../lib/tightloop" / name};
+  Dl_info self{};  // the program, or libtightloop_core.so
+  if (::dladdr(reinterpret_cast<const void*>(&load_cuda_plugin), &self) != 0)
+    installed.push_back(fs::path(self.dli_fname).parent_path() / "tightloop" / name);
+  std::error_code ignored;
+  if (!fs::exists(beside, ignored))
+    for (const fs::path& path : installed)
+      if (fs::exists(path, ignored)) return path.lexically_normal();
+  return beside;
 }
 
 }  // namespace tightloop

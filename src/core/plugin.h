@@ -11,14 +11,15 @@ struct PluginState {
   std::string reason;          // why it is not loaded, a sentence
 };
 
-/// Loads libtightloop_cuda.so from $TIGHTLOOP_PLUGIN_DIR or from beside the program, once; later calls tell
-/// what came of the first. Call it before anything asks torch about CUDA. Without a driver, or with
-/// TIGHTLOOP_NO_CUDA=1, nothing is loaded and nothing is spent.
+/// Loads libtightloop_cuda.so from where plugin_path() says, once; later calls tell what came of the first.
+/// Call it before anything asks torch about CUDA. Without a driver, or with TIGHTLOOP_NO_CUDA=1, nothing is
+/// loaded and nothing is spent.
 const PluginState& load_cuda_plugin();
 
 /// The folder of the running program.
 std::filesystem::path program_folder();
-/// Where plug-ins are: $TIGHTLOOP_PLUGIN_DIR, or beside the program.
-std::filesystem::path plugin_folder();
+/// Where a plug-in is: in $TIGHTLOOP_PLUGIN_DIR; without that, beside the program, or where it was installed:
+/// lib/tightloop, next to the program's bin/ or to this library.
+std::filesystem::path plugin_path(const std::string& name);
 
 }  // namespace tightloop

@@ -5,6 +5,11 @@
 
 #include "dist/process_group.h"
 
+namespace tightloop {
+// Programs that link libtightloop_ops and not libtightloop_train have none.
+[[gnu::weak]] void register_gpu_process_group(MakeGpuGroup make);
+}  // namespace tightloop
+
 namespace tightloop::cuda {
 
 namespace {
@@ -19,7 +24,7 @@ ProcessGroup make_nccl_group(const Store& store, int rank, int world) {
 }
 
 [[maybe_unused]] const bool registered = [] {
-  register_gpu_process_group(make_nccl_group);
+  if (register_gpu_process_group) register_gpu_process_group(make_nccl_group);
   return true;
 }();
 

@@ -109,7 +109,7 @@ void examine_gpus(Report& report) {
 }
 
 void examine_parquet(Report& report) {
-  const fs::path path = plugin_folder() / kParquetPlugin;
+  const fs::path path = plugin_path(kParquetPlugin);
   void* library = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
   const std::string reason = library ? "" : ::dlerror();
   if (library)

@@ -2,8 +2,6 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
-
 #include "core/error.h"
 #include "core/plugin.h"
 
@@ -12,8 +10,7 @@ namespace tightloop {
 namespace {
 
 ParquetFactory load_factory() {
-  const char* set = std::getenv("TIGHTLOOP_PLUGIN_DIR");
-  const fs::path path = (set ? fs::path(set) : program_folder()) / kParquetPlugin;
+  const fs::path path = plugin_path(kParquetPlugin);
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   void* factory = library ? ::dlsym(library, kParquetFactory) : nullptr;
   if (!factory) {

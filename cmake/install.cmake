@@ -1,0 +1,32 @@
+# cmake --install build --prefix P: the program, the libraries with their headers, plug-ins and recipes (docs/library.md).
+# Libraries find each other by $ORIGIN, and torch where it was when this was built.
+include(CMakePackageConfigHelpers)
+set(plugins lib/tightloop)  # core/plugin.cpp looks there
+set(package lib/cmake/Tightloop)
+
+set_target_properties(tightloop PROPERTIES INSTALL_RPATH "${TORCH_RUNTIME_DIRS}")
+install(TARGETS tightloop RUNTIME DESTINATION bin)
+foreach(plugin IN ITEMS tightloop_cuda tightloop_parquet)
+  if(TARGET ${plugin})
+    get_target_property(folders ${plugin} BUILD_RPATH)
+    set_target_properties(${plugin} PROPERTIES INSTALL_RPATH "${folders}")
+    install(TARGETS ${plugin} LIBRARY DESTINATION ${plugins})
+  endif()
+endforeach()
+install(DIRECTORY configs DESTINATION share/tightloop)
+
+get_property(components GLOBAL PROPERTY tightloop_components)
+install(TARGETS ${components} EXPORT TightloopTargets LIBRARY DESTINATION lib)
+install(EXPORT TightloopTargets NAMESPACE Tightloop:: DESTINATION ${package})
+install(CODE "
+  set(SOURCE \"${CMAKE_SOURCE_DIR}\")
+  set(INCLUDES \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/include\")
+  include(\"${CMAKE_SOURCE_DIR}/cmake/install_headers.cmake\")")
+
+file(STRINGS ${TORCH_DIR}/version.py TORCH_VERSION REGEX "^__version__")
+string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" TORCH_VERSION "${TORCH_VERSION}")
+configure_package_config_file(cmake/TightloopConfig.cmake.in ${CMAKE_BINARY_DIR}/TightloopConfig.cmake
+  INSTALL_DESTINATION ${package})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/TightloopConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/TightloopConfig.cmake ${CMAKE_BINARY_DIR}/TightloopConfigVersion.cmake
+  DESTINATION ${package})

@@ -1,0 +1,6 @@
+#pragma once
+
+/// Messages for people, written by a thread of their own.
+/// Component: core.
+
+#include "core/log.h"

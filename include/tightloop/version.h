@@ -1,0 +1,6 @@
+#pragma once
+
+/// The version of this library.
+/// Component: core.
+
+#include "core/version.h"
