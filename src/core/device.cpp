@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/cpu.h"
 #include "core/error.h"
 #include "core/plugin.h"
 
@@ -149,7 +150,10 @@ void register_device_backend(std::unique_ptr<DeviceBackend> backend) {
 }
 
 Device& cpu_device() {
-  static auto* instance = new CpuDevice;
+  static auto* instance = [] {
+    avoid_half_offered_amx();  // programs that link the libraries have no main() of ours
+    return new CpuDevice;
+  }();
   return *instance;
 }
 
