@@ -5,5 +5,6 @@
 
 #include "train/run/resume_check.h"
 #include "train/run/run_folder.h"
+#include "train/run/saved_model.h"
 #include "train/settings/recipe.h"
 #include "train/trainer.h"

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/log.h"
+#include "core/plugin.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/unicode/unicode.h"
 #include "train/run/run_length.h"
@@ -107,7 +108,14 @@ void refuse_other_tokenizer(const std::string& from, const SavedModel& parent, c
 
 }  // namespace
 
-Recipe read_recipe(const std::string& file, const Settings& settings, std::vector<std::string>* notes) {
+std::string recipe_file(const std::string& name) {
+  const fs::path installed = (program_folder() / "../share/tightloop" / name).lexically_normal();
+  return !path_exists(name) && fs::path(name).is_relative() && path_exists(installed) ? installed.string()
+                                                                                      : name;
+}
+
+Recipe read_recipe(const std::string& name, const Settings& settings, std::vector<std::string>* notes) {
+  const std::string file = recipe_file(name);
   refuse_what_is_no_recipe(file);
   const auto read_onto = [&](Recipe recipe, bool whole) {
     Config config = recipe.bind();

@@ -8,11 +8,14 @@
 
 namespace tightloop::cli {
 
-/// The recipe in a file, with the command line's settings on top. Where it starts from another model
-/// (train.init_from), that one's sizes and tokenizer lie underneath.
-/// data.source is settled (train/settings/settle_source.h), and sizes that it leaves open are chosen by the data and
-/// the device. `notes` gets sentences about that; without it, those about the source go to the log.
-Recipe read_recipe(const std::string& file, const Settings& settings,
+/// The file of a recipe: `name`, or, where there is none here, the one that was installed with the program.
+std::string recipe_file(const std::string& name);
+
+/// The recipe in a file (see recipe_file()), with the command line's settings on top. Where it starts from
+/// another model (train.init_from), that one's sizes and tokenizer lie underneath. data.source is settled
+/// (train/settings/settle_source.h), and sizes that it leaves open are chosen by the data and the device.
+/// `notes` gets sentences about that; without it, those about the source go to the log.
+Recipe read_recipe(const std::string& name, const Settings& settings,
                    std::vector<std::string>* notes = nullptr);
 
 /// A data error that says where to get them (data.missing) where files that the recipe itself names are not

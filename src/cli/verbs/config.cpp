@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "cli/output.h"
+#include "cli/recipe.h"
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "core/files.h"
@@ -46,7 +47,7 @@ void show(const ConfigArguments& options, const Settings& settings) {
   if (section.empty() && !path_exists(options.file) && config.has_section(options.file))
     section = options.file;
   else if (!options.file.empty())
-    config.load(options.file);
+    config.load(recipe_file(options.file));
   config.apply(settings);
   const std::string text = options.markdown ? config.to_markdown()
                            : options.yaml
