@@ -1,5 +1,7 @@
 #include "model/parts/kv_cache.h"
 
+#include "ops/attention/attend.h"
+
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -41,7 +43,7 @@ TEST(WithoutPlans, PutsBackWhatWasThere) {
   for (const bool on : {true, false}) {
     context.setSDPUseCuDNN(on);
     {
-      const WithoutPlans growing;
+      const ops::WithoutPlans growing;
       EXPECT_FALSE(context.userEnabledCuDNNSDP());
     }
     EXPECT_EQ(context.userEnabledCuDNNSDP(), on);

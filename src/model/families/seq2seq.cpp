@@ -10,6 +10,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "ops/attention/attend.h"
 #include "ops/linear.h"
 #include "ops/norm/residual_norm.h"
 #include "ops/pointwise/activation.h"
@@ -164,7 +165,7 @@ at::Tensor Seq2Seq::decode(const at::Tensor& target_RT, const Memory& memory, co
 at::Tensor Seq2Seq::attend_cached(const at::Tensor& qkv, KvCache& cache, int64_t layer) const {
   const auto [keys, values] =
       cache.append(layer, qkv.select(2, 1).transpose(1, 2), qkv.select(2, 2).transpose(1, 2));
-  const WithoutPlans growing;
+  const ops::WithoutPlans growing;
   return ops::attention(qkv.select(2, 0), keys.transpose(1, 2), values.transpose(1, 2),
                         {.causal = qkv.size(1) > 1});
 }

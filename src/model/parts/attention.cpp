@@ -3,14 +3,11 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cummax.h>
-#include <ATen/ops/matmul.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
-#include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros.h>
 
-#include <cmath>
-#include <limits>
 #include <tuple>
+
+#include "ops/attention/attend.h"
 
 namespace tightloop {
 
@@ -37,50 +34,25 @@ at::Tensor AttentionScope::drop(const at::Tensor& x, int64_t layer, DropoutPlace
 
 at::Tensor AttentionScope::attend(const at::Tensor& q_BTHS, const at::Tensor& k_BTKS,
                                   const at::Tensor& v_BTKS, int64_t layer, const AttentionOptions& options) {
-  const int64_t B = q_BTHS.size(0), T = length_, H = q_BTHS.size(2), K = k_BTKS.size(2);
+  const int64_t B = q_BTHS.size(0), T = length_;
   const auto q = q_BTHS.transpose(1, 2);
   auto k = k_BTKS.transpose(1, 2), v = v_BTKS.transpose(1, 2);
   if (cache_) std::tie(k, v) = cache_->append(layer, k, v);
 
   const bool windowed = options.window > 0 && options.window + 1 < past_ + T;
-  std::optional<at::Tensor> allowed;
-  bool causal = false;
+  ops::AttentionCall call{.q_BHTS = q, .k_BKPS = k, .v_BKPS = v, .scale = options.scale};
+  call.growing = cache_ != nullptr;
+  call.bias_BHTP = options.bias_BHTP;
+  call.drop = dropout(layer, DropoutPlace::kAttentionWeights);
   if (T == 1 && !documents_BT_.defined()) {  // one token looks at all that came before
     const int64_t seen = windowed ? options.window + 1 : past_ + 1;
-    k = k.narrow(2, past_ + 1 - seen, seen), v = v.narrow(2, past_ + 1 - seen, seen);
-  } else if (past_ == 0 && !windowed && !documents_BT_.defined()) {
-    causal = true;
+    call.causal = false;
+    call.k_BKPS = k.narrow(2, past_ + 1 - seen, seen), call.v_BKPS = v.narrow(2, past_ + 1 - seen, seen);
   } else {
-    allowed = mask(windowed ? options.window : 0);
+    call.window = windowed ? options.window : 0, call.documents_BT = documents_BT_;
+    call.mask = [&] { return mask(call.window); };
   }
-  at::Tensor y;
-  if (dropout_ > 0) {
-    if (causal) allowed = mask(0);
-    const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3))));
-    y = attend_and_drop(q, k, v, allowed, layer, scale);
-  } else {
-    std::optional<WithoutPlans> growing;
-    if (cache_) growing.emplace();
-    y = at::scaled_dot_product_attention(q, k, v, allowed, /*dropout_p=*/0, causal, options.scale,
-                                         /*enable_gqa=*/H != K);
-  }
-  return y.transpose(1, 2).reshape({B, T, H * q.size(3)});
-}
-
-// Step by step, since what torch's attention drops follows from a generator's state: a graph that is replayed
-// or a block that is computed again would need that state back.
-at::Tensor AttentionScope::attend_and_drop(const at::Tensor& q_BHTS, const at::Tensor& k_BKTS,
-                                           const at::Tensor& v_BKTS, const std::optional<at::Tensor>& allowed,
-                                           int64_t layer, double scale) const {
-  const int64_t H = q_BHTS.size(1), K = k_BKTS.size(1);
-  const auto for_each_query = [&](const at::Tensor& x) {
-    if (H == K) return x;
-    return x.unsqueeze(2).expand({-1, -1, H / K, -1, -1}).flatten(1, 2);
-  };
-  auto scores = at::matmul(q_BHTS * scale, for_each_query(k_BKTS).transpose(2, 3));
-  if (allowed) scores = scores.masked_fill(allowed->logical_not(), -std::numeric_limits<double>::infinity());
-  const auto weights = at::softmax(scores, -1);  // computed in fp32, rounded once
-  return at::matmul(drop(weights, layer, DropoutPlace::kAttentionWeights), for_each_query(v_BKTS));
+  return ops::attend(call).transpose(1, 2).reshape({B, T, q_BTHS.size(2) * q_BTHS.size(3)});
 }
 
 at::Tensor AttentionScope::mask(int64_t window) {

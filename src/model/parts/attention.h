@@ -19,6 +19,7 @@ enum class DropoutPlace : int64_t { kEmbedding, kAttentionWeights, kAttention, k
 struct AttentionOptions {
   std::optional<double> scale{};  // of the products; 1 / sqrt(head size) where it is not given
   int64_t window = 0;             // how many positions before its own a query sees; 0: all
+  at::Tensor bias_BHTP{};         // added to the scores (ALiBi, say); undefined: none
 };
 
 /// What the attention layers of one forward pass share: where its ids stand, and what each of them may see.
@@ -40,8 +41,6 @@ class AttentionScope {
 
  private:
   at::Tensor mask(int64_t window);
-  at::Tensor attend_and_drop(const at::Tensor& q_BHTS, const at::Tensor& k_BKTS, const at::Tensor& v_BKTS,
-                             const std::optional<at::Tensor>& allowed, int64_t layer, double scale) const;
 
   KvCache* cache_;
   at::Tensor documents_BT_, random_;

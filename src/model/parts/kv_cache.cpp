@@ -1,6 +1,5 @@
 #include "model/parts/kv_cache.h"
 
-#include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 
 namespace tightloop {
@@ -18,11 +17,6 @@ void grow(at::Tensor& held, const at::Tensor& like, int64_t used, int64_t needed
 }
 
 }  // namespace
-
-WithoutPlans::WithoutPlans() : before_(at::globalContext().userEnabledCuDNNSDP()) {
-  at::globalContext().setSDPUseCuDNN(false);
-}
-WithoutPlans::~WithoutPlans() { at::globalContext().setSDPUseCuDNN(before_); }
 
 std::pair<at::Tensor, at::Tensor> KvCache::append(int64_t layer, const at::Tensor& keys,
                                                   const at::Tensor& values) {

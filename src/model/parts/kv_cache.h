@@ -8,19 +8,6 @@
 
 namespace tightloop {
 
-/// While one lives, torch's attention does without cuDNN, which makes a plan for every new shape in some 40
-/// ms: keys that grow by a token are a new shape each time.
-class WithoutPlans {
- public:
-  WithoutPlans();
-  ~WithoutPlans();
-  WithoutPlans(const WithoutPlans&) = delete;
-  WithoutPlans& operator=(const WithoutPlans&) = delete;
-
- private:
-  const bool before_;
-};
-
 /// Keys and values of the tokens seen so far, for every layer, in the compute dtype. Grows by blocks, so that
 /// appending one token copies nothing in most steps.
 class KvCache {
