@@ -19,7 +19,7 @@ std::string bar(double share, int width) {
   return out;
 }
 
-std::string one_line(std::string text) {
+std::string joined_lines(std::string text) {
   std::ranges::replace(text, '\n', ' ');
   return printable(text);
 }
@@ -56,11 +56,11 @@ std::string to_text(const ExamResult& result, bool colour) {
   line("all", result.all);
   out += "Some answers\n";
   for (const auto& example : result.examples) {
-    const std::string answer = one_line(example.answer);
+    const std::string answer = joined_lines(example.answer);
     out +=
-        fmt::format("  {} {} {}\n", one_line(example.shown),
+        fmt::format("  {} {} {}\n", joined_lines(example.shown),
                     colour ? fmt::format("\033[{}m{}\033[0m", example.right ? "32" : "31", answer) : answer,
-                    example.right ? "✓" : fmt::format("✗ ({})", one_line(example.expected)));
+                    example.right ? "✓" : fmt::format("✗ ({})", joined_lines(example.expected)));
   }
   return out;
 }

@@ -254,6 +254,18 @@ TEST(BenchVerb, SaysNothingOfAGpuOnACpu) {
   EXPECT_FALSE(contains(outcome.output, "sync") || contains(outcome.output, "graphs")) << outcome.output;
 }
 
+TEST(BenchVerb, OperatorsAreTimed) {
+  const TempFolder folder;
+  const auto outcome =
+      run(folder.path(), "tightloop bench ops --device cpu --only dropout --json 2>/dev/null");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const auto json = nlohmann::json::parse(outcome.output);
+  ASSERT_EQ(json.at("ops").size(), 1u);
+  EXPECT_GT(json.at("ops")[0].at("ms").get<double>(), 0);
+  EXPECT_GT(json.at("ops")[0].at("ratio_to_aten").get<double>(), 0);
+  EXPECT_NE(run(folder.path(), "tightloop bench ops --only nothing").exit_code, 0);
+}
+
 TEST(BenchVerb, PrintsJson) {
   const TempFolder folder;
   const auto outcome = run(folder.path(), "tightloop bench step " + tiny() + "--steps 3 --json");

@@ -50,6 +50,7 @@ void add_bench(CLI::App& app, const Settings& settings) {
 
   add_bench_step(*bench, settings);
   add_bench_update(*bench, settings);
+  add_bench_ops(*bench);
   add_bench_translate(*bench, settings);
   add_bench_ablation(*bench, settings);
 
