@@ -12,7 +12,7 @@
 
 namespace tightloop {
 
-Gpt2::Gpt2(const ModelConfig& config, uint64_t seed) : LanguageModel(config, seed) {
+Gpt2::Gpt2(const ModelConfig& config, Seed seed) : LanguageModel(config, seed) {
   const int64_t D = config.width, F = config.ffn;
   const Init ones{Init::kOnes}, zeros{Init::kZeros}, normal{Init::kNormal, config.init_std};
   const Init residual{Init::kNormal, config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers))};

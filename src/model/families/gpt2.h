@@ -12,7 +12,7 @@ namespace tightloop {
 /// residuals.
 class Gpt2 : public LanguageModel {
  public:
-  Gpt2(const ModelConfig& config, uint64_t seed);
+  Gpt2(const ModelConfig& config, Seed seed);
   using LanguageModel::forward;
   Forward forward(const at::Tensor& ids_BT, const Pass& pass) override;
   Head head() const override { return {head_, config_.softcap}; }

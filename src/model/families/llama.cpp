@@ -13,7 +13,7 @@
 
 namespace tightloop {
 
-Llama::Llama(const ModelConfig& config, uint64_t seed)
+Llama::Llama(const ModelConfig& config, Seed seed)
     : LanguageModel(config, seed), rotary_(rotary_frequencies(config)) {
   const int64_t D = config.width, F = config.ffn, S = config.head_size, E = config.experts,
                 X = config.expert_ffn;

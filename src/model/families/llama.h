@@ -15,7 +15,7 @@ namespace tightloop {
 /// replaces the feed-forward by experts.
 class Llama : public LanguageModel {
  public:
-  Llama(const ModelConfig& config, uint64_t seed);
+  Llama(const ModelConfig& config, Seed seed);
   using LanguageModel::forward;
   Forward forward(const at::Tensor& ids_BT, const Pass& pass) override;
   Head head() const override { return {head_, config_.softcap}; }

@@ -25,7 +25,7 @@ std::vector<double> backwards(std::vector<double> frequencies) {
 
 }  // namespace
 
-Nanochat::Nanochat(const ModelConfig& config, uint64_t seed)
+Nanochat::Nanochat(const ModelConfig& config, Seed seed)
     : LanguageModel(config, seed), rotary_(backwards(rotary_frequencies(config))) {
   const int64_t L = config.layers, D = config.width, V = config.vocab_size;
   const int64_t H = config.heads, K = config.kv_heads, S = config.head_size;

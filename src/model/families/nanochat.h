@@ -15,7 +15,7 @@ namespace tightloop {
 /// mixed into each ("smear"), and the middle layer's state taken off at the end ("backout").
 class Nanochat : public LanguageModel {
  public:
-  Nanochat(const ModelConfig& config, uint64_t seed);
+  Nanochat(const ModelConfig& config, Seed seed);
   using LanguageModel::forward;
   Forward forward(const at::Tensor& ids_BT, const Pass& pass) override;
   Head head() const override { return {head_, config_.softcap}; }

@@ -3,7 +3,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
-#include <ATen/ops/tanh.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,9 +41,8 @@ void Memory::select_rows(const at::Tensor& rows) {
   for (auto& kv : cross) kv = kv.index_select(0, rows);
 }
 
-Seq2Seq::Seq2Seq(const ModelConfig& config, uint64_t seed)
-    : config_(config),
-      parameters_(seed),
+Seq2Seq::Seq2Seq(const ModelConfig& config, Seed seed)
+    : Model(config, seed),
       rotary_(rotary_frequencies(config)),
       waves_([D = config.width](int64_t rows) { return std::vector{sinusoidal_positions(rows, D)}; }) {
   const int64_t D = config.width;
@@ -203,12 +201,6 @@ at::Tensor Seq2Seq::embed(const at::Tensor& weight, const at::Tensor& ids, int64
 at::Tensor Seq2Seq::inner(const Block& block, const at::Tensor& x, Dropouts& drops) const {
   const auto kind = config_.activation == "gelu" ? ops::ActivationKind::kGelu : ops::ActivationKind::kRelu;
   return ops::activation(ops::linear(x, block.up.weight), block.up.bias, kind, drops.next());
-}
-
-at::Tensor Seq2Seq::logits(const at::Tensor& hidden) const {
-  const auto logits = ops::linear(hidden, head_);
-  if (config_.softcap == 0) return logits;
-  return at::tanh(logits.to(at::kFloat) / config_.softcap) * config_.softcap;
 }
 
 at::Tensor sinusoidal_positions(int64_t length, int64_t width) {

@@ -26,9 +26,9 @@ struct Memory {
 /// An encoder-decoder transformer as "Attention is all you need" has it: LayerNorm after or before each part,
 /// biases, embeddings times sqrt(D), dropout on embeddings, attention weights, the inside of the feed-forward
 /// and every residual branch. S source, T target positions.
-class Seq2Seq {
+class Seq2Seq : public Model {
  public:
-  Seq2Seq(const ModelConfig& config, uint64_t seed);
+  Seq2Seq(const ModelConfig& config, Seed seed);
 
   /// source (B, S) int64, padded with any id; lengths (B) int64 on the same device: the tokens of each row.
   /// Nothing is read back, and shapes depend on B and S alone.
@@ -40,16 +40,9 @@ class Seq2Seq {
   /// it holds. Padding behind a target's tokens changes nothing before it.
   at::Tensor decode(const at::Tensor& target_RT, const Memory& memory, const Pass& pass = {});
 
-  Head head() const { return {head_, config_.softcap}; }
-  /// Scores of the next token: hidden (..., D) -> (..., V).
-  at::Tensor logits(const at::Tensor& hidden) const;
+  Head head() const override { return {head_, config_.softcap}; }
   /// A cache for decode().
   KvCache cache() const { return KvCache(config_.layers); }
-
-  const ModelConfig& config() const { return config_; }
-  Parameters& parameters() { return parameters_; }
-  const Parameters& parameters() const { return parameters_; }
-  at::Device device() const { return head_.device(); }
 
  private:
   struct Norm {
@@ -88,8 +81,6 @@ class Seq2Seq {
   /// The feed-forward up to its last product.
   at::Tensor inner(const Block& block, const at::Tensor& x, Dropouts& drops) const;
 
-  ModelConfig config_;
-  Parameters parameters_;
   at::Tensor source_embedding_, embedding_, head_;
   std::vector<Block> encoder_, decoder_;
   Norm encoder_norm_, decoder_norm_;  // before each part alone

@@ -50,6 +50,16 @@ void fill_ramp(float* out, int64_t count, double first, double last) {
     out[i] = static_cast<float>(first + (last - first) * static_cast<double>(i) / steps);
 }
 
+void fill(at::Tensor& value, const Init& init, uint64_t key) {
+  float* data = value.data_ptr<float>();
+  const int64_t count = value.numel();
+  if (init.kind == Init::kNormal) fill_normal(data, count, init.std, key);
+  if (init.kind == Init::kUniform) fill_uniform(data, count, init.low, init.high, key);
+  if (init.kind == Init::kRamp) fill_ramp(data, count, init.low, init.high);
+  if (init.kind == Init::kOnes) std::fill_n(data, count, 1.0f);
+  if (init.kind == Init::kZeros) std::fill_n(data, count, 0.0f);
+}
+
 }  // namespace
 
 at::Tensor Parameters::add(const std::string& name, at::IntArrayRef shape, Init init, ParameterRole role,
@@ -60,16 +70,12 @@ at::Tensor Parameters::add(const std::string& name, at::IntArrayRef shape, Init 
   if (matrix && parts.empty()) parts = {shape[shape.size() - 2]};
   if (matrix && std::accumulate(parts.begin(), parts.end(), int64_t{0}) != shape[shape.size() - 2])
     throw std::logic_error("the parts of " + name + " are not all of it");
-  auto value = at::empty(shape, at::kFloat);
-  float* data = value.data_ptr<float>();
-  if (init.kind == Init::kNormal) fill_normal(data, value.numel(), init.std, hash64(name, seed_));
-  if (init.kind == Init::kUniform)
-    fill_uniform(data, value.numel(), init.low, init.high, hash64(name, seed_));
-  if (init.kind == Init::kRamp) fill_ramp(data, value.numel(), init.low, init.high);
-  if (init.kind == Init::kOnes) std::fill_n(data, value.numel(), 1.0f);
-  if (init.kind == Init::kZeros) std::fill_n(data, value.numel(), 0.0f);
+  auto value = at::empty(shape, at::TensorOptions(at::kFloat).device(seed_.weights ? at::kCPU : at::kMeta));
+  if (seed_.weights) fill(value, init, hash64(name, seed_.number));
   value.requires_grad_();
-  return all_.emplace_back(Parameter{name, value, role, std::move(parts), matrix}).value;
+  const Parameter& made = all_.emplace_back(Parameter{name, value, role, std::move(parts), matrix});
+  by_name_.emplace(made.name, &made);
+  return value;
 }
 
 void Parameters::to(at::Device device, at::ScalarType dtype) {
@@ -81,9 +87,8 @@ void Parameters::to(at::Device device, at::ScalarType dtype) {
 }
 
 const Parameter* Parameters::find(const std::string& name) const {
-  for (const auto& parameter : all_)
-    if (parameter.name == name) return &parameter;
-  return nullptr;
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : found->second;
 }
 
 int64_t Parameters::count() const {

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace tightloop {
@@ -15,6 +17,19 @@ struct Init {
   enum Kind { kNormal, kUniform, kRamp, kOnes, kZeros } kind = kNormal;
   double std = 0.02;
   double low = 0, high = 1;
+};
+
+/// Decides all initial weights, together with each parameter's name and index: the same on every device.
+struct Seed {
+  Seed(uint64_t number) : number(number) {}  // NOLINT: a number is a seed
+  /// No weights at all: parameters have a shape and no memory (torch's meta device), whatever their size.
+  static Seed shapes_only() {
+    Seed seed(0);
+    seed.weights = false;
+    return seed;
+  }
+  uint64_t number;
+  bool weights = true;
 };
 
 /// What a parameter is for. The model says so where it makes the parameter; optimizers decide by it.
@@ -43,14 +58,12 @@ struct Parameter {
 /// gives; to() changes what is behind them, so they stay good.
 class Parameters {
  public:
-  /// `seed` decides all initial values, together with each parameter's name and shape: the same on every
-  /// device.
-  explicit Parameters(uint64_t seed) : seed_(seed) {}
+  explicit Parameters(Seed seed) : seed_(seed) {}
   Parameters(const Parameters&) = delete;
   Parameters& operator=(const Parameters&) = delete;
 
-  /// A new fp32 parameter on the CPU. Two-dimensional ones get weight decay. `parts` are the rows of the
-  /// matrices that are stacked in it; none: it is one.
+  /// A new fp32 parameter on the CPU, or a shape alone where the seed says so. Two-dimensional ones get
+  /// weight decay. `parts` are the rows of the matrices that are stacked in it; none: it is one.
   at::Tensor add(const std::string& name, at::IntArrayRef shape, Init init, ParameterRole role,
                  std::vector<int64_t> parts = {});
   /// Moves every parameter to a device and compute dtype.
@@ -62,8 +75,9 @@ class Parameters {
   std::vector<at::Tensor> values() const;
 
  private:
-  uint64_t seed_;
+  Seed seed_;
   std::deque<Parameter> all_;
+  std::unordered_map<std::string_view, const Parameter*> by_name_;
 };
 
 }  // namespace tightloop

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "model/model_size.h"
 #include "ops/loss/fused_head.h"
 #include "train/engine/loss.h"
 #include "train/engine/precision.h"
@@ -91,12 +90,8 @@ void refuse_too_large(const Recipe& recipe, const ModelConfig& model, const Devi
 }
 
 double MemoryPlanner::parameters_of_a_block() const {
-  const ModelSize size = model_size(model_);
-  int64_t outside = model_.vocab_size * model_.width * (model_.tie_embeddings ? 1 : 2);
-  if (model_.family == "gpt2") outside += model_.context * model_.width;
-  if (model_.translates() && !model_.share_embeddings) outside += model_.source_vocab_size * model_.width;
   const int64_t blocks = model_.layers + (model_.translates() ? model_.encoder_layers : 0);
-  return static_cast<double>(size.total - outside) / static_cast<double>(blocks);
+  return static_cast<double>(size_.blocks) / static_cast<double>(blocks);
 }
 
 MemoryChoice MemoryPlanner::written() const {
@@ -111,9 +106,8 @@ MemoryPlan MemoryPlanner::plan(const MemoryChoice& choice) const {
   const PassShape shape{choice.micro_batch, length_, element_};
   const auto activations = activation_memory(model_, shape);
   const auto head = head_memory(model_, shape, choice.chunked, cuda_);
-  const ModelSize size = model_size(model_);
-  const auto P = static_cast<double>(size.total), e = static_cast<double>(element_),
-             table = static_cast<double>(model_.vocab_size * model_.width);
+  const auto P = static_cast<double>(size_.total), e = static_cast<double>(element_),
+             table = static_cast<double>(size_.head);
 
   MemoryPlan held;
   held.weights = e * P;

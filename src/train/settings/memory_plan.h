@@ -7,6 +7,7 @@
 
 #include "core/device.h"
 #include "model/activation_memory.h"
+#include "model/model_size.h"
 #include "train/settings/recipe.h"
 
 namespace tightloop {
@@ -34,7 +35,12 @@ struct MemoryChoice {
 class MemoryPlanner {
  public:
   MemoryPlanner(ModelConfig model, TrainConfig train, int64_t length, int64_t element, bool cuda)
-      : model_(std::move(model)), train_(std::move(train)), length_(length), element_(element), cuda_(cuda) {}
+      : model_(std::move(model)),
+        train_(std::move(train)),
+        size_(model_size(model_)),
+        length_(length),
+        element_(element),
+        cuda_(cuda) {}
 
   /// What the recipe says. "auto" checkpointing counts as none.
   MemoryChoice written() const;
@@ -52,6 +58,7 @@ class MemoryPlanner {
 
   ModelConfig model_;
   TrainConfig train_;
+  ModelSize size_;
   int64_t length_, element_;
   bool cuda_;
 };
