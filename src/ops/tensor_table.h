@@ -23,9 +23,12 @@ struct BlockMap {
   int blocks() const { return first_block[tensors]; }
 };
 
+/// The tensor of this block, by bisection. Tests run it on the host.
 #ifdef __CUDACC__
-/// The tensor of this block, by bisection.
-__device__ inline int tensor_of(const BlockMap& map, int block) {
+__device__
+#endif
+    inline int
+    tensor_of(const BlockMap& map, int block) {
   int low = 0, high = map.tensors;
   while (high - low > 1) {
     const int middle = (low + high) / 2;
@@ -33,6 +36,5 @@ __device__ inline int tensor_of(const BlockMap& map, int block) {
   }
   return low;
 }
-#endif
 
 }  // namespace tightloop::ops::cuda

@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(const float* sums, int64
   parts[threadIdx.x] = sum;
   __syncthreads();
   for (int half = kThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) parts[threadIdx.x] += parts[threadIdx.x + half];
+    if (static_cast<int>(threadIdx.x) < half) parts[threadIdx.x] += parts[threadIdx.x + half];
     __syncthreads();
   }
   if (threadIdx.x == 0) *norm = static_cast<float>(sqrt(parts[0]));
