@@ -15,6 +15,21 @@ foreach(plugin IN ITEMS tightloop_cuda tightloop_parquet)
 endforeach()
 install(DIRECTORY configs DESTINATION share/tightloop)
 
+# The program itself writes what shells and man read.
+set(made)
+foreach(entry IN ITEMS "bash share/bash-completion/completions/tightloop" "zsh share/zsh/site-functions/_tightloop"
+    "fish share/fish/vendor_completions.d/tightloop.fish" "man share/man/man1/tightloop.1")
+  separate_arguments(entry)
+  list(POP_FRONT entry what file)
+  set(output ${CMAKE_BINARY_DIR}/made/${file})
+  cmake_path(GET output PARENT_PATH folder)
+  add_custom_command(OUTPUT ${output} DEPENDS tightloop COMMAND ${CMAKE_COMMAND} -E make_directory ${folder}
+    COMMAND tightloop completion ${what} > ${output} COMMENT "Writing ${file}" VERBATIM)
+  list(APPEND made ${output})
+endforeach()
+add_custom_target(tightloop_made ALL DEPENDS ${made})
+install(DIRECTORY ${CMAKE_BINARY_DIR}/made/share DESTINATION .)
+
 get_property(components GLOBAL PROPERTY tightloop_components)
 install(TARGETS ${components} EXPORT TightloopTargets LIBRARY DESTINATION lib)
 install(EXPORT TightloopTargets NAMESPACE Tightloop:: DESTINATION ${package})

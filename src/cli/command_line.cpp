@@ -11,13 +11,13 @@
 
 namespace tightloop::cli {
 
-namespace {
-
 bool takes_settings(const std::string& verb) {
   static const std::set<std::string> verbs{"train", "config", "bench", "data",    "prepare",
                                            "model", "eval",   "chat",  "inspect", "fit"};
   return verbs.contains(verb);
 }
+
+namespace {
 
 bool is_number(const std::string& word) {
   double value;

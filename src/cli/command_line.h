@@ -18,4 +18,7 @@ struct CommandLine {
 /// may be meant.
 CommandLine take_apart(CLI::App& app, const std::vector<std::string>& arguments);
 
+/// Whether --section.key goes with this verb.
+bool takes_settings(const std::string& verb);
+
 }  // namespace tightloop::cli

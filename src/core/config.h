@@ -56,6 +56,8 @@ class Field {
   const std::string& default_text() const { return default_text_; }
   const std::vector<std::string>& aliases() const { return aliases_; }
   const std::vector<Preset>& presets() const { return presets_; }
+  /// The only values that it takes; empty: others too.
+  const std::vector<std::string>& choices() const { return choices_; }
   /// "integer, 1 to 100", "one of a, b", ...
   std::string kind() const;
   /// The value as YAML would write it.
@@ -134,6 +136,7 @@ class Config {
     component.describe(sections_.emplace_back(Section{std::move(name), std::move(help), {}}).fields);
   }
 
+  const std::deque<Section>& sections() const { return sections_; }
   void set_other_names(const OtherNames& names) { other_names_ = &names; }
 
   /// Reads a YAML file of `section: {key: value}`. Unknown keys are refused with the nearest known one.

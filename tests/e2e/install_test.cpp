@@ -77,5 +77,35 @@ TEST(Install, HeadersAreThoseThatTheFaceReaches) {
   EXPECT_LT(headers, 140u) << "the face is to stay small";
 }
 
+TEST(Install, BashCompletesVerbsOptionsAndSettings) {
+  const TempFolder folder;
+  const std::string script =
+      "tightloop completion bash > c && cat > t <<'END'\nsource ./c\ntry() { COMP_WORDS=(\"$@\"); "
+      "COMP_CWORD=$(($# - 1)); _tightloop; echo \"$* = ${COMPREPLY[*]}\"; }\n"
+      "try tightloop tra\ntry tightloop bench ste\ntry tightloop export --dtype b\n"
+      "try tightloop train --train.warmup_s\ntry tightloop train --model.family gp\n"
+      "try tightloop doctor --train.l\ntry tightloop train ./t\nEND\nbash t";
+  const auto tried = run(folder.path(), script);
+  EXPECT_EQ(tried.exit_code, 0) << tried.output;
+  for (const std::string line :
+       {"tightloop tra = train translate\n", "bench ste = step\n", "--dtype b = bf16\n",
+        "--train.warmup_s = --train.warmup_steps", "--model.family gp = gpt2\n", "doctor --train.l = \n",
+        "train ./t = ./t\n"})
+    EXPECT_TRUE(contains(tried.output, line)) << line << "\n" << tried.output;
+}
+
+TEST(Install, ManualAndScriptsKnowEveryVerbAndSetting) {
+  const TempFolder folder;
+  const auto made =
+      run(folder.path(), "for what in bash zsh fish man; do tightloop completion $what > $what; done");
+  ASSERT_EQ(made.exit_code, 0) << made.output;
+  for (const std::string what : {"bash", "zsh", "fish", "man"}) {
+    std::string text = read_file(folder / what);
+    std::erase(text, '\\');
+    for (const std::string word : {"doctor", "tokenizer", "data.seq_len", "lora.rank", "train.accumulate"})
+      EXPECT_TRUE(contains(text, word)) << what << " has no " << word;
+  }
+}
+
 }  // namespace
 }  // namespace tightloop

@@ -67,6 +67,7 @@ void add_verbs(CLI::App& app, const Settings& settings) {
   add_fit(app, settings);
   add_bench(app, settings);
   add_doctor(app);
+  add_completion(app);
 }
 
 int parse_and_run(int argc, char** argv) {
