@@ -34,6 +34,10 @@ namespace {
 constexpr double kEps = 1e-5;
 using Tensors = std::vector<at::Tensor>;
 
+ops::Dropout drop_on(const at::Tensor& x) {
+  return {0.1, at::full({}, 77, at::TensorOptions(at::kLong).device(x.device())), 3};
+}
+
 at::Tensor joined(const ops::NormedSum& made) { return at::cat({made.sum, made.normed}, -1); }
 at::Tensor joined(const ops::SplitHeads& made) { return at::cat({made.q, made.k, made.v}, 2); }
 
@@ -59,7 +63,6 @@ class Maker {
   at::Tensor ids(int64_t count) const {
     return at::randint(s_.vocabulary, {count}, options_.dtype(at::kLong));
   }
-  ops::Dropout drop() const { return {0.1, at::full({}, 77, options_.dtype(at::kLong)), 3}; }
 
   /// `passes`: how often the largest input is read or written in both directions together.
   OpCase& add(const std::string& op, Tensors inputs, OpCase::Function fused, OpCase::Function plain,
@@ -85,11 +88,11 @@ class Maker {
         [](const Tensors& in) { return joined(ops::add_rms_norm_plain(in[0], in[1], in[2], kEps)); }, 8);
     add(
         "residual_norm", {some({N, D}), some({N, D}), some({D}), some({D}), some({D})},
-        [d = drop()](const Tensors& in) {
-          return joined(ops::residual_norm(in[0], in[1], in[2], in[3], in[4], kEps, d));
+        [](const Tensors& in) {
+          return joined(ops::residual_norm(in[0], in[1], in[2], in[3], in[4], kEps, drop_on(in[0])));
         },
-        [d = drop()](const Tensors& in) {
-          return joined(ops::residual_norm_plain(in[0], in[1], in[2], in[3], in[4], kEps, d));
+        [](const Tensors& in) {
+          return joined(ops::residual_norm_plain(in[0], in[1], in[2], in[3], in[4], kEps, drop_on(in[0])));
         },
         9);
   }
@@ -105,8 +108,8 @@ class Maker {
         [](const Tensors& in) { return ops::activation_plain(in[0], in[1], ops::ActivationKind::kGeluTanh); },
         5);
     add(
-        "dropout", {some({N, D})}, [d = drop()](const Tensors& in) { return ops::dropout(in[0], d); },
-        [d = drop()](const Tensors& in) { return ops::dropout_plain(in[0], d); }, 4);
+        "dropout", {some({N, D})}, [](const Tensors& in) { return ops::dropout(in[0], drop_on(in[0])); },
+        [](const Tensors& in) { return ops::dropout_plain(in[0], drop_on(in[0])); }, 4);
     auto& table = add(
         "embedding", {some({s_.vocabulary, D}), ids(N)},
         [](const Tensors& in) { return ops::embedding(in[0], in[1]); },
