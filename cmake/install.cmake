@@ -1,15 +1,19 @@
 # cmake --install build --prefix P: the program, the libraries with their headers, plug-ins and recipes (docs/library.md).
-# Libraries find each other by $ORIGIN, and torch where it was when this was built.
+# Libraries find each other by $ORIGIN, and torch in lib/tightloop/torch (a link that tightloop-setup makes), or where it
+# was when this was built; packages (tools/package) know the former alone.
 include(CMakePackageConfigHelpers)
 set(plugins lib/tightloop)  # core/plugin.cpp looks there
 set(package lib/cmake/Tightloop)
 
-set_target_properties(tightloop PROPERTIES INSTALL_RPATH "${TORCH_RUNTIME_DIRS}")
+set_target_properties(tightloop PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/tightloop/torch/lib;${TORCH_INSTALLED_DIRS}")
 install(TARGETS tightloop RUNTIME DESTINATION bin)
 foreach(plugin IN ITEMS tightloop_cuda tightloop_parquet)
   if(TARGET ${plugin})
-    get_target_property(folders ${plugin} BUILD_RPATH)
-    set_target_properties(${plugin} PROPERTIES INSTALL_RPATH "${folders}")
+    set(folders)
+    if(NOT TIGHTLOOP_RELOCATABLE)
+      get_target_property(folders ${plugin} BUILD_RPATH)
+    endif()
+    set_target_properties(${plugin} PROPERTIES INSTALL_RPATH "$ORIGIN/torch/lib;$ORIGIN/pyarrow;${folders}")
     install(TARGETS ${plugin} LIBRARY DESTINATION ${plugins})
   endif()
 endforeach()
@@ -40,6 +44,10 @@ install(CODE "
 
 file(STRINGS ${TORCH_DIR}/version.py TORCH_VERSION REGEX "^__version__")
 string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" TORCH_VERSION "${TORCH_VERSION}")
+set(TORCH_INSTALLED_DIR)
+if(NOT TIGHTLOOP_RELOCATABLE)
+  set(TORCH_INSTALLED_DIR ${TORCH_DIR})
+endif()
 configure_package_config_file(cmake/TightloopConfig.cmake.in ${CMAKE_BINARY_DIR}/TightloopConfig.cmake
   INSTALL_DESTINATION ${package})
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/TightloopConfigVersion.cmake COMPATIBILITY SameMinorVersion)

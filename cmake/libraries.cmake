@@ -1,5 +1,11 @@
 # The components that other programs link (docs/library.md): shared libraries of the same objects as the program.
 
+option(TIGHTLOOP_RELOCATABLE "What is installed knows no folder of this machine" OFF)
+set(TORCH_INSTALLED_DIRS ${TORCH_RUNTIME_DIRS})
+if(TIGHTLOOP_RELOCATABLE)
+  set(TORCH_INSTALLED_DIRS)
+endif()
+
 # tightloop_component(name LAYERS layers... USES components... LINKS libraries...)
 function(tightloop_component name)
   cmake_parse_arguments(COMPONENT "" "" "LAYERS;USES;LINKS" ${ARGN})
@@ -18,7 +24,7 @@ function(tightloop_component name)
   target_include_directories(${library} INTERFACE $<INSTALL_INTERFACE:include>)
   set_target_properties(${library} PROPERTIES OUTPUT_NAME tightloop_${name} EXPORT_NAME ${name} LINKER_LANGUAGE CXX
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
-    BUILD_RPATH "${TORCH_RUNTIME_DIRS}" INSTALL_RPATH "$ORIGIN;${TORCH_RUNTIME_DIRS}")
+    BUILD_RPATH "${TORCH_RUNTIME_DIRS}" INSTALL_RPATH "$ORIGIN;$ORIGIN/tightloop/torch/lib;${TORCH_INSTALLED_DIRS}")
   set_property(GLOBAL APPEND PROPERTY tightloop_components ${library})
 endfunction()
 
