@@ -109,9 +109,10 @@ void refuse_other_tokenizer(const std::string& from, const SavedModel& parent, c
 }  // namespace
 
 std::string recipe_file(const std::string& name) {
+  std::error_code refused;  // whoever reads it says why
+  if (fs::path(name).is_absolute() || fs::exists(name, refused) || refused) return name;
   const fs::path installed = (program_folder() / "../share/tightloop" / name).lexically_normal();
-  return !path_exists(name) && fs::path(name).is_relative() && path_exists(installed) ? installed.string()
-                                                                                      : name;
+  return path_exists(installed) ? installed.string() : name;
 }
 
 Recipe read_recipe(const std::string& name, const Settings& settings, std::vector<std::string>* notes) {

@@ -65,7 +65,7 @@ void fill(at::Tensor& value, const Init& init, uint64_t key) {
 at::Tensor Parameters::add(const std::string& name, at::IntArrayRef shape, Init init, ParameterRole role,
                            std::vector<int64_t> parts) {
   if (find(name)) throw std::logic_error("two parameters are called " + name);
-  throw_if_interrupted();
+  if (seed_.weights) throw_if_interrupted();  // filling takes time; shapes are asked for also in a step
   const bool matrix = shape.size() >= 2;
   if (matrix && parts.empty()) parts = {shape[shape.size() - 2]};
   if (matrix && std::accumulate(parts.begin(), parts.end(), int64_t{0}) != shape[shape.size() - 2])
