@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "model/families/seq2seq.h"
+#include "model/families/seq2seq/seq2seq.h"
 
 namespace tightloop {
 

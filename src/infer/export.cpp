@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "data/render/chat_jinja.h"
+#include "model/family.h"
 #include "model/files/huggingface.h"
 #include "train/run/saved_model.h"
 
@@ -48,10 +49,8 @@ std::string export_model(const fs::path& from, const fs::path& to, const ExportO
     throw usage_error("'{}' exists already and is not an empty folder; choose another --to.", to.string());
   const SavedModel saved(from, options.step);
   Recipe recipe = saved.recipe();
-  if (recipe.model.translates())
-    throw usage_error(
-        "'{}' is a translator (seq2seq), which Hugging Face has no layout for: it cannot be exported.",
-        from.string());
+  if (const auto& why = family_of(recipe.model).hugging_face.none; !why.empty())
+    throw usage_error("'{}' cannot be exported: {}.", from.string(), why);
   const auto tokenizer = saved.tokenizer();
   recipe.model.resolve(tokenizer ? tokenizer->vocab_size() : 0, recipe.data.seq_len);
   const auto model = make_model(recipe.model, recipe.train.seed);

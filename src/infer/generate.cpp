@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/random.h"
+#include "model/family.h"
 
 namespace tightloop {
 
@@ -96,7 +97,7 @@ const char* to_string(AnswerEnd end) {
 }
 
 int64_t longest_sequence(const ModelConfig& config) {
-  return config.family == "gpt2" ? config.context : std::numeric_limits<int64_t>::max();
+  return family_of(config).has.learned_positions ? config.context : std::numeric_limits<int64_t>::max();
 }
 
 int64_t longest_prompt(const ModelConfig& config) {

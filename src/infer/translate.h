@@ -11,7 +11,7 @@
 
 #include "data/store/documents.h"
 #include "infer/beam.h"
-#include "model/families/seq2seq.h"
+#include "model/families/seq2seq/seq2seq.h"
 #include "score/bleu.h"
 #include "train/run/run_tokenizer.h"
 #include "train/settings/recipe.h"

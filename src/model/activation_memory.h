@@ -26,7 +26,7 @@ struct BlockMemory {
 struct ActivationMemory {
   double state = 0;              // (B, T, D)
   double before = 0, after = 0;  // kept before the first and after the last block
-  std::vector<BlockMemory> blocks;
+  std::vector<BlockMemory> blocks{};
 };
 
 /// `config` is resolved; each row is one document. Attention is torch's fused one, or, with dropout, our own

@@ -3,9 +3,7 @@
 #include <fmt/core.h>
 
 #include "core/error.h"
-#include "model/families/gpt2.h"
-#include "model/families/llama.h"
-#include "model/families/nanochat.h"
+#include "model/family.h"
 
 namespace tightloop {
 
@@ -24,9 +22,10 @@ std::vector<at::Tensor> LanguageModel::run_block(int64_t layer, const Pass& pass
 std::unique_ptr<LanguageModel> make_model(const ModelConfig& config, Seed seed) {
   if (config.translates())
     throw usage_error("a seq2seq model translates; it cannot continue a text. Use tightloop translate.");
-  if (config.family == "gpt2") return std::make_unique<Gpt2>(config, seed);
-  if (config.family == "nanochat") return std::make_unique<Nanochat>(config, seed);
-  return std::make_unique<Llama>(config, seed);
+  auto made = family_of(config).make(config, seed);
+  auto& model = dynamic_cast<LanguageModel&>(*made);
+  made.release();
+  return std::unique_ptr<LanguageModel>(&model);
 }
 
 }  // namespace tightloop

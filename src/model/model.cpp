@@ -3,7 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/tanh.h>
 
-#include "model/families/seq2seq.h"
+#include "model/family.h"
 #include "ops/linear.h"
 
 namespace tightloop {
@@ -16,9 +16,7 @@ at::Tensor Model::logits(const at::Tensor& hidden) const {
 }
 
 std::unique_ptr<Model> make_shapes(const ModelConfig& config) {
-  const auto seed = Seed::shapes_only();
-  if (config.translates()) return std::make_unique<Seq2Seq>(config, seed);
-  return make_model(config, seed);
+  return family_of(config).make(config, Seed::shapes_only());
 }
 
 }  // namespace tightloop

@@ -1,92 +1,16 @@
 #include "model/model_config.h"
 
 #include <charconv>
-#include <limits>
 
 #include "core/error.h"
+#include "model/family.h"
 
 namespace tightloop {
 
-const std::vector<Preset>& model_presets() {
-  static const std::vector<Preset> presets{
-      {"gpt2-124m",
-       {{"family", "gpt2"},
-        {"layers", "12"},
-        {"width", "768"},
-        {"heads", "12"},
-        {"vocab_size", "50304"},
-        {"context", "1024"},
-        {"norm_eps", "1e-5"}}},
-      {"llama3.2-1b",
-       {{"family", "llama"},
-        {"layers", "16"},
-        {"width", "2048"},
-        {"heads", "32"},
-        {"kv_heads", "8"},
-        {"head_size", "64"},
-        {"ffn", "8192"},
-        {"vocab_size", "128256"},
-        {"norm_eps", "1e-5"},
-        {"rope_theta", "500000"},
-        {"rope_scaling", "llama3"},
-        {"rope_factor", "32"}}},
-      {"qwen2.5-0.5b",
-       {{"family", "qwen2"},
-        {"layers", "24"},
-        {"width", "896"},
-        {"heads", "14"},
-        {"kv_heads", "2"},
-        {"ffn", "4864"},
-        {"vocab_size", "151936"},
-        {"rope_theta", "1e6"}}},
-      {"qwen3-0.6b",
-       {{"family", "qwen3"},
-        {"layers", "28"},
-        {"width", "1024"},
-        {"heads", "16"},
-        {"kv_heads", "8"},
-        {"head_size", "128"},
-        {"ffn", "3072"},
-        {"vocab_size", "151936"},
-        {"rope_theta", "1e6"}}},
-      {"minimind-64m",
-       {{"family", "qwen3"},
-        {"layers", "8"},
-        {"width", "768"},
-        {"heads", "8"},
-        {"kv_heads", "4"},
-        {"ffn", "2432"},
-        {"vocab_size", "6400"},
-        {"rope_theta", "1e6"}}},
-      {"minimind-moe-198m",
-       {{"family", "qwen3_moe"},
-        {"layers", "8"},
-        {"width", "768"},
-        {"heads", "8"},
-        {"kv_heads", "4"},
-        {"expert_ffn", "2432"},
-        {"vocab_size", "6400"},
-        {"rope_theta", "1e6"},
-        {"experts", "4"},
-        {"experts_per_token", "1"}}},
-      {"nanochat-d4", {{"family", "nanochat"}, {"depth", "4"}}},
-      {"nanochat-d12", {{"family", "nanochat"}, {"depth", "12"}}},
-      {"nanochat-d20", {{"family", "nanochat"}, {"depth", "20"}}},
-      {"translate-tiny",
-       {{"family", "seq2seq"},
-        {"layers", "3"},
-        {"width", "256"},
-        {"heads", "4"},
-        {"ffn", "1024"},
-        {"dropout", "0.1"}}},
-      {"translate-base",
-       {{"family", "seq2seq"},
-        {"layers", "6"},
-        {"width", "512"},
-        {"heads", "8"},
-        {"ffn", "2048"},
-        {"dropout", "0.1"}}},
-  };
+std::vector<Preset> model_presets() {
+  std::vector<Preset> presets;
+  for (const auto& family : families())
+    presets.insert(presets.end(), family.presets.begin(), family.presets.end());
   return presets;
 }
 
@@ -98,8 +22,9 @@ void ModelConfig::describe(Fields& fields) {
            "A known model: sets the other sizes. auto: layers, width and heads by the size of the data and "
            "the device")
       .presets(presets);
-  fields.add("family", family, "Architecture")
-      .choices({"gpt2", "llama", "qwen2", "qwen3", "qwen3_moe", "nanochat", "seq2seq"});
+  std::vector<std::string> names;
+  for (const auto& known : families()) names.push_back(known.name);
+  fields.add("family", family, "Architecture").choices(names);
   fields
       .add("depth", depth,
            "nanochat's one dial: layers, width (64 a layer, in heads of 128) and heads follow; 0: off")
@@ -198,10 +123,9 @@ void ModelConfig::resolve(int64_t tokenizer_vocab, int64_t row_length) {
     throw usage_error("model.vocab_size ({}) is smaller than the tokenizer's vocabulary ({}).", vocab_size,
                       tokenizer_vocab);
   }
-  if (family == "gpt2") resolve_gpt2();
-  if (family == "nanochat") resolve_nanochat();
-  if (translates()) resolve_seq2seq();
-  if (family != "nanochat" && depth != 0)
+  const Family& own = family_of(*this);
+  if (own.defaults) own.defaults(*this);
+  if (!own.has.depth && depth != 0)
     throw usage_error("model.depth is nanochat's dial; set model.layers and model.width for {}.", family);
 
   if (norm_eps == 0) norm_eps = 1e-6;
@@ -217,33 +141,12 @@ void ModelConfig::resolve(int64_t tokenizer_vocab, int64_t row_length) {
   if (heads % kv_heads) {
     throw usage_error("model.heads ({}) must be a multiple of model.kv_heads ({}).", heads, kv_heads);
   }
-  const bool rotary = family != "gpt2" && !(translates() && positions != "rotary");
-  if (rotary && head_size % 2) {
-    throw usage_error("model.head_size is {}; rotary positions need an even head size.", head_size);
-  }
   if (rope_scaling != "none" && rope_low_freq >= rope_high_freq) {
     throw usage_error("model.rope_low_freq ({}) must be smaller than model.rope_high_freq ({}).",
                       rope_low_freq, rope_high_freq);
   }
-  if (has_experts() && experts_per_token > experts) {
-    throw usage_error("model.experts_per_token ({}) is larger than model.experts ({}).", experts_per_token,
-                      experts);
-  }
-  if (recomputed_blocks() > 0 && translates())
-    throw usage_error("seq2seq keeps all activations: leave out model.gradient_checkpointing.");
-}
-
-void ModelConfig::resolve_gpt2() {
-  if (context == 0)
-    throw usage_error("gpt2 learns its positions: set model.context to the longest sequence it shall see.");
-  if ((kv_heads != 0 && kv_heads != heads) || (head_size != 0 && head_size * heads != width))
-    throw usage_error(
-        "gpt2 has heads of width / heads, as many for keys and values: leave out model.kv_heads and "
-        "model.head_size.");
-  if (rope_scaling != "none")
-    throw usage_error("gpt2 has no rotary positions: leave out model.rope_scaling.");
-  if (norm_eps == 0) norm_eps = 1e-5;
-  if (ffn == 0) ffn = 4 * width;
+  recomputed_blocks();  // refuses what it does not know
+  if (own.check) own.check(*this);
 }
 
 void ModelConfig::resolve_pair(int64_t source_vocab, int64_t target_vocab, int64_t row_length) {
@@ -259,41 +162,10 @@ void ModelConfig::resolve_pair(int64_t source_vocab, int64_t target_vocab, int64
   resolve(target_vocab, row_length);
 }
 
-void ModelConfig::resolve_seq2seq() {
-  if ((kv_heads != 0 && kv_heads != heads) || (head_size != 0 && head_size * heads != width))
-    throw usage_error(
-        "seq2seq has heads of width / heads, as many for keys and values: leave out model.kv_heads and "
-        "model.head_size.");
-  if (share_embeddings) source_vocab_size = vocab_size;
-  if (source_vocab_size == 0)
-    throw usage_error("seq2seq without shared embeddings needs model.source_vocab_size.");
-  if (encoder_layers == 0) encoder_layers = layers;
-  if (norm_eps == 0) norm_eps = 1e-5;
-  if (ffn == 0) ffn = 4 * width;
-}
-
-void ModelConfig::resolve_nanochat() {
-  constexpr int64_t kHead = 128, kWidthPerLayer = 64;
-  if (depth > 0) {
-    layers = depth;
-    width = (depth * kWidthPerLayer + kHead - 1) / kHead * kHead;
-    heads = width / kHead;
-    head_size = kHead;
-  }
-  if (width < kSmearChannels)
-    throw usage_error("model.width is {}; nanochat's gates read {} of it.", width, kSmearChannels);
-  if (context == 0) throw usage_error("nanochat's windows are parts of the context: set model.context.");
-  if (window_pattern.empty() || window_pattern.find_first_not_of("SL") != std::string::npos)
-    throw usage_error("model.window_pattern is '{}'; it takes the letters S and L.", window_pattern);
-  if (rope_scaling != "none")
-    throw usage_error("nanochat does not stretch its positions: leave out model.rope_scaling.");
-  if (dropout != 0) throw usage_error("nanochat has no dropout: leave out model.dropout.");
-  tie_embeddings = false;
-  if (softcap == 0) softcap = 15;
-  if (rope_theta == 0) rope_theta = 100000;
-  if (norm_eps == 0) norm_eps = std::numeric_limits<float>::epsilon();
-  if (ffn == 0) ffn = 4 * width;
-}
+bool ModelConfig::has_qkv_bias() const { return family_of(*this).has.qkv_bias; }
+bool ModelConfig::has_qk_norm() const { return family_of(*this).has.qk_norm; }
+bool ModelConfig::has_experts() const { return family_of(*this).has.experts; }
+bool ModelConfig::translates() const { return family_of(*this).has.translates; }
 
 int64_t ModelConfig::recomputed_blocks() const {
   const auto& text = gradient_checkpointing;
@@ -310,10 +182,8 @@ int64_t ModelConfig::recomputed_blocks() const {
 }
 
 int64_t ModelConfig::window(int64_t layer) const {
-  if (family != "nanochat") return 0;
-  const bool last = layer == layers - 1;
-  if (last || window_pattern[layer % window_pattern.size()] == 'L') return context;
-  return (context + 4 * 128 - 1) / (4 * 128) * 128;  // a quarter, rounded up to 128s
+  const auto own = family_of(*this).window;
+  return own ? own(*this, layer) : 0;
 }
 
 }  // namespace tightloop

@@ -41,29 +41,19 @@ struct ModelConfig {
   /// The same for a family that translates. With shared embeddings both vocabularies are one.
   void resolve_pair(int64_t source_vocab, int64_t target_vocab, int64_t row_length);
 
-  // What the family decides.
-  bool has_qkv_bias() const { return family == "qwen2" || family == "gpt2"; }
-  bool has_qk_norm() const { return family == "qwen3" || family == "qwen3_moe"; }
-  bool translates() const { return family == "seq2seq"; }
-  bool has_experts() const { return family == "qwen3_moe"; }
-  bool has_value_embedding(int64_t layer) const {
-    return family == "nanochat" && layer % 2 == (layers - 1) % 2;
-  }
+  // What the family decides (model/family.h).
+  bool has_qkv_bias() const;
+  bool has_qk_norm() const;
+  bool has_experts() const;
+  bool translates() const;
   /// How many blocks, from the first on, compute their activations again in the backward pass. 0 for "auto":
   /// a training works that out before it makes its model.
   int64_t recomputed_blocks() const;
   /// How many positions before its own a layer's query sees; 0: all.
   int64_t window(int64_t layer) const;
-
-  static constexpr int64_t kSmearChannels = 24, kValueGateChannels = 12;  // nanochat's gates read only these
-
- private:
-  void resolve_gpt2();
-  void resolve_nanochat();
-  void resolve_seq2seq();
 };
 
 /// The models known by name (model.preset).
-const std::vector<Preset>& model_presets();
+std::vector<Preset> model_presets();
 
 }  // namespace tightloop

@@ -1,5 +1,5 @@
 // A whole translator in bf16 on the CUDA kernels, as fibers, against the plain twins in fp32.
-#include "model/families/seq2seq.h"
+#include "model/families/seq2seq/seq2seq.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/scalar_tensor.h>

@@ -2,7 +2,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/max.h>
 
-#include "model/families/llama.h"
+#include "model/families/llama/llama.h"
 #include "ops/config.h"
 #include "support.h"
 #include "train/engine/loss.h"

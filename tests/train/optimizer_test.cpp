@@ -11,7 +11,7 @@
 #include <map>
 #include <set>
 
-#include "model/families/seq2seq.h"
+#include "model/families/seq2seq/seq2seq.h"
 #include "model/language_model.h"
 #include "ops/compare.h"
 #include "support.h"

@@ -9,6 +9,7 @@
 #include "core/files.h"
 #include "core/interrupt.h"
 #include "core/progress_line.h"
+#include "model/family.h"
 #include "model/files/huggingface.h"
 #include "model/files/safetensors.h"
 
@@ -16,100 +17,22 @@ namespace tightloop {
 
 namespace {
 
-/// A tensor of theirs, and which part of which parameter of ours it is.
-struct Slot {
-  std::string name, parameter;
-  int64_t begin = 0, rows = -1;  // of ours; -1: all of them
-  int64_t expert = -1;           // of a stack, this one
-  bool transposed = false;       // theirs is (in, out)
-};
-
-at::Tensor part_of(const at::Tensor& ours, const Slot& slot) {
+at::Tensor part_of(const at::Tensor& ours, const HuggingFaceSlot& slot) {
   auto part = slot.expert < 0 ? ours : ours.select(0, slot.expert);
   if (slot.rows >= 0) part = part.narrow(0, slot.begin, slot.rows);
   return slot.transposed ? part.t() : part;
 }
 
-std::vector<Slot> gpt2_layout(const ModelConfig& config) {
-  std::vector<Slot> slots{{.name = "transformer.wte.weight", .parameter = "embedding"},
-                          {.name = "transformer.wpe.weight", .parameter = "positions"}};
-  for (int64_t layer = 0; layer < config.layers; ++layer) {
-    const auto add = [&](const char* theirs, const char* ours, bool transposed) {
-      slots.push_back({.name = fmt::format("transformer.h.{}.{}", layer, theirs),
-                       .parameter = fmt::format("blocks.{}.{}", layer, ours),
-                       .transposed = transposed});
-    };
-    add("ln_1.weight", "attention_norm", false), add("ln_1.bias", "attention_norm_bias", false);
-    add("attn.c_attn.weight", "qkv", true), add("attn.c_attn.bias", "qkv_bias", false);
-    add("attn.c_proj.weight", "out", true), add("attn.c_proj.bias", "out_bias", false);
-    add("ln_2.weight", "ffn_norm", false), add("ln_2.bias", "ffn_norm_bias", false);
-    add("mlp.c_fc.weight", "up", true), add("mlp.c_fc.bias", "up_bias", false);
-    add("mlp.c_proj.weight", "down", true), add("mlp.c_proj.bias", "down_bias", false);
-  }
-  slots.push_back({.name = "transformer.ln_f.weight", .parameter = "final_norm"});
-  slots.push_back({.name = "transformer.ln_f.bias", .parameter = "final_norm_bias"});
-  return slots;
-}
-
-std::vector<Slot> decoder_layout(const ModelConfig& config, bool fused_experts) {
-  std::vector<Slot> slots{{.name = "model.embed_tokens.weight", .parameter = "embedding"}};
-  const int64_t Q = config.heads * config.head_size, K = config.kv_heads * config.head_size;
-  for (int64_t layer = 0; layer < config.layers; ++layer) {
-    const auto add = [&](const std::string& theirs, const char* ours, int64_t begin = 0, int64_t rows = -1,
-                         int64_t expert = -1) {
-      slots.push_back({.name = fmt::format("model.layers.{}.{}", layer, theirs),
-                       .parameter = fmt::format("blocks.{}.{}", layer, ours),
-                       .begin = begin,
-                       .rows = rows,
-                       .expert = expert});
-    };
-    const auto add_gated = [&](const std::string& theirs, const char* gate_up, const char* down, int64_t F,
-                               int64_t expert = -1) {
-      add(theirs + "gate_proj.weight", gate_up, 0, F, expert);
-      add(theirs + "up_proj.weight", gate_up, F, F, expert);
-      add(theirs + "down_proj.weight", down, 0, -1, expert);
-    };
-    add("input_layernorm.weight", "attention_norm");
-    add("self_attn.q_proj.weight", "qkv", 0, Q);
-    add("self_attn.k_proj.weight", "qkv", Q, K);
-    add("self_attn.v_proj.weight", "qkv", Q + K, K);
-    if (config.family == "qwen2") {
-      add("self_attn.q_proj.bias", "qkv_bias", 0, Q);
-      add("self_attn.k_proj.bias", "qkv_bias", Q, K);
-      add("self_attn.v_proj.bias", "qkv_bias", Q + K, K);
-    }
-    if (config.family.starts_with("qwen3")) {
-      add("self_attn.q_norm.weight", "q_norm");
-      add("self_attn.k_norm.weight", "k_norm");
-    }
-    add("self_attn.o_proj.weight", "out");
-    add("post_attention_layernorm.weight", "ffn_norm");
-    if (config.family != "qwen3_moe") {
-      add_gated("mlp.", "gate_up", "down", config.ffn);
-    } else {
-      add("mlp.gate.weight", "router");
-      if (fused_experts) {
-        add("mlp.experts.gate_up_proj", "expert_gate_up");
-        add("mlp.experts.down_proj", "expert_down");
-      } else {
-        for (int64_t e = 0; e < config.experts; ++e)
-          add_gated(fmt::format("mlp.experts.{}.", e), "expert_gate_up", "expert_down", config.expert_ffn, e);
-      }
-    }
-  }
-  slots.push_back({.name = "model.norm.weight", .parameter = "final_norm"});
-  return slots;
-}
-
-std::vector<Slot> layout_of(const LanguageModel& model, bool fused_experts = false) {
+std::vector<HuggingFaceSlot> layout_of(const LanguageModel& model, const HuggingFaceLayout::There& there) {
   const auto& config = model.config();
-  std::vector<Slot> slots;
-  if (config.family == "nanochat") {
+  const auto& layout = family_of(config).hugging_face;
+  std::vector<HuggingFaceSlot> slots;
+  if (layout.own()) {
     for (const auto& parameter : model.parameters().all())
       slots.push_back({.name = parameter.name, .parameter = parameter.name});
     return slots;
   }
-  slots = config.family == "gpt2" ? gpt2_layout(config) : decoder_layout(config, fused_experts);
+  slots = layout.slots(config, there);
   if (!config.tie_embeddings) slots.push_back({.name = "lm_head.weight", .parameter = "head"});
   return slots;
 }
@@ -146,8 +69,9 @@ void check_sizes(const ModelConfig& config, const TensorFiles& files, const fs::
   const double ffn = config.has_experts()
                          ? 3 * static_cast<double>(config.experts) * static_cast<double>(config.expert_ffn)
                          : 2 * static_cast<double>(config.ffn);
-  const double needed = static_cast<double>(config.vocab_size) * D + L * D * (2 * queries + 2 * keys + ffn) +
-                        (config.family == "gpt2" ? static_cast<double>(config.context) * D : 0);
+  const double needed =
+      static_cast<double>(config.vocab_size) * D + L * D * (2 * queries + 2 * keys + ffn) +
+      (family_of(config).has.learned_positions ? static_cast<double>(config.context) * D : 0);
   if (needed > values)
     throw checkpoint_error(
         "'{}' describes a model of {:.4g} values or more, and the files beside it hold {:.4g}.",
@@ -215,13 +139,12 @@ void import_weights(const fs::path& folder, LanguageModel& model) {
   auto files = read_tensor_files(folder);
   common_dtype(files);
   auto& theirs = files.tensors;
-  const bool fused = theirs.contains("model.layers.0.mlp.experts.gate_up_proj");
   // A bare decoder is saved without the name of the part that it is in a model with a head.
-  const std::string prefix = model.config().family == "gpt2" ? "transformer." : "model.";
+  const std::string& prefix = family_of(model.config()).hugging_face.prefix;
   uint64_t bytes = 0;
   for (const auto& [name, tensor] : theirs) bytes += tensor.nbytes();
   ProgressLine progress(fmt::format("Reading {}", folder.string()), bytes);
-  for (const auto& slot : layout_of(model, fused)) {
+  for (const auto& slot : layout_of(model, [&](const auto& name) { return theirs.contains(name); })) {
     throw_if_interrupted();
     auto found = theirs.find(slot.name);
     if (found == theirs.end() && slot.name.starts_with(prefix))
@@ -260,12 +183,12 @@ void import_weights(const fs::path& folder, LanguageModel& model) {
 void export_weights(const LanguageModel& model, at::ScalarType dtype, const HuggingFaceTokens& tokens,
                     const fs::path& folder, uint64_t shard_bytes) {
   const auto& config = model.config();
-  if (config.softcap != 0 && config.family != "nanochat")
+  if (config.softcap != 0 && !family_of(config).hugging_face.own())
     throw usage_error("model.softcap has no place in the layout of {} models; it cannot be exported.",
                       config.family);
   std::vector<Shard> shards(1);
   uint64_t total = 0;
-  for (const auto& slot : layout_of(model)) {
+  for (const auto& slot : layout_of(model, [](const auto&) { return false; })) {
     throw_if_interrupted();
     auto tensor = part_of(model.parameters().find(slot.parameter)->value.detach(), slot).to(dtype);
     if (shards.back().bytes > 0 && shards.back().bytes + tensor.nbytes() > shard_bytes) shards.emplace_back();

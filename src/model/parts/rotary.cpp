@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/error.h"
 #include "ops/attention/rope.h"
 
 namespace tightloop {
@@ -23,6 +24,11 @@ std::vector<double> rotary_frequencies(const ModelConfig& config) {
     frequency *= kept + (1 - kept) / config.rope_factor;
   }
   return frequencies;
+}
+
+void check_rotary(const ModelConfig& config) {
+  if (config.head_size % 2)
+    throw usage_error("model.head_size is {}; rotary positions need an even head size.", config.head_size);
 }
 
 const std::vector<at::Tensor>& PositionTables::cover(int64_t length, at::Device device,

@@ -19,6 +19,9 @@ namespace tightloop {
 /// configuration says so (Llama 3).
 std::vector<double> rotary_frequencies(const ModelConfig& config);
 
+/// Refuses a head size that rotary positions cannot have.
+void check_rotary(const ModelConfig& config);
+
 /// Tables with a row for each position, which grow with the longest sequence seen.
 class PositionTables {
  public:

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "data/batch/pairs.h"
-#include "model/families/seq2seq.h"
+#include "model/families/seq2seq/seq2seq.h"
 #include "ops/loss/cross_entropy.h"
 #include "train/engine/buffer_layout.h"
 

@@ -5,7 +5,7 @@
 
 #include "data/batch/pairs.h"
 #include "data/dataset.h"
-#include "model/families/seq2seq.h"
+#include "model/families/seq2seq/seq2seq.h"
 #include "train/engine/task.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_tokenizer.h"

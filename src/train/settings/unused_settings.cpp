@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "core/error.h"
+#include "model/family.h"
 
 namespace tightloop {
 
@@ -62,11 +63,13 @@ std::vector<std::string> unused_settings(const Recipe& recipe) {
       {pairs && model.gradient_checkpointing == "auto",
        {"model.gradient_checkpointing"},
        "is not for seq2seq, which keeps all activations"},
-      {pairs || model.family == "nanochat", {"model.init_std"}, "is not for " + model.family},
-      {model.family != "nanochat", {"model.window_pattern"}, "is for nanochat"},
+      {family_of(model).has.own_init, {"model.init_std"}, "is not for " + model.family},
+      {!family_of(model).window,
+       {"model.window_pattern"},
+       "is for " + families_with([](const Family& family) { return family.window != nullptr; })},
       {!model.has_experts(),
        {"model.experts", "model.experts_per_token", "model.norm_topk", "model.balance_coef", "model.balance"},
-       "is for qwen3_moe"},
+       "is for " + families_with([](const Family& family) { return family.has.experts; })},
       {model.rope_scaling == "none",
        {"model.rope_factor", "model.rope_low_freq", "model.rope_high_freq", "model.rope_original_context"},
        "is for model.rope_scaling llama3"},

@@ -2,12 +2,19 @@
 
 #include <vector>
 
+#include "model/activation_memory.h"
 #include "model/language_model.h"
 #include "model/parts/attention.h"
 #include "model/parts/rotary.h"
 #include "ops/pointwise/embedding.h"
 
 namespace tightloop {
+
+constexpr int64_t kSmearChannels = 24, kValueGateChannels = 12;  // the gates read only these
+
+inline bool has_value_embedding(const ModelConfig& config, int64_t layer) {
+  return layer % 2 == (config.layers - 1) % 2;
+}
 
 /// nanochat's decoder: norms without weights (also after the embedding), rotary positions that turn the other
 /// way, normed queries and keys, ReLU squared, sliding windows, scales by layer for the residual stream and
@@ -23,7 +30,7 @@ class Nanochat : public LanguageModel {
  private:
   struct Block {
     at::Tensor qkv, out, up, down;
-    at::Tensor value_embedding, value_gate;  // where config_.has_value_embedding(layer)
+    at::Tensor value_embedding, value_gate;  // where has_value_embedding()
   };
   at::Tensor block(const at::Tensor& x_BTD, const at::Tensor& x0_BTD, const at::Tensor& residual_scale,
                    const at::Tensor& x0_scale, const at::Tensor& ids_BT, const ops::TokenOrder& order,
@@ -39,5 +46,7 @@ class Nanochat : public LanguageModel {
   std::vector<Block> blocks_;
   Rotary rotary_;
 };
+
+ActivationMemory nanochat_activations(const ModelConfig& config, const PassShape& shape);
 
 }  // namespace tightloop

@@ -1,4 +1,4 @@
-#include "model/families/seq2seq.h"
+#include "model/families/seq2seq/seq2seq.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>

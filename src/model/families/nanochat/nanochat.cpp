@@ -1,4 +1,4 @@
-#include "model/families/nanochat.h"
+#include "model/families/nanochat/nanochat.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
@@ -42,7 +42,7 @@ Nanochat::Nanochat(const ModelConfig& config, Seed seed)
   embedding_ = parameters_.add("embedding", {V, D}, {Init::kNormal, 0.8}, kEmbedding);
   residual_scales_ = parameters_.add("residual_scales", {L}, ramp(1.15, 1.05), kResidualScale);
   x0_scales_ = parameters_.add("x0_scales", {L}, ramp(0.20, 0.05), kInputScale);
-  smear_gate_ = parameters_.add("smear_gate", {1, ModelConfig::kSmearChannels}, uniform(0, 0.02), kSmear);
+  smear_gate_ = parameters_.add("smear_gate", {1, kSmearChannels}, uniform(0, 0.02), kSmear);
   smear_scale_ = parameters_.add("smear_scale", {1}, zeros, kSmear);
   backout_scale_ = parameters_.add("backout_scale", {1}, ramp(0.2, 0.2), kSmear);
   for (int64_t layer = 0; layer < L; ++layer) {
@@ -55,9 +55,9 @@ Nanochat::Nanochat(const ModelConfig& config, Seed seed)
     block.out = add("out", {D, H * S}, zeros, kMatrix);
     block.up = add("up", {config.ffn, D}, uniform(-0.4 * bound, 0.4 * bound), kMatrix);
     block.down = add("down", {D, config.ffn}, zeros, kMatrix);
-    if (!config.has_value_embedding(layer)) continue;
+    if (!has_value_embedding(config, layer)) continue;
     block.value_embedding = add("value_embedding", {V, K * S}, uniform(-bound, bound), kValueEmbedding);
-    block.value_gate = add("value_gate", {K, ModelConfig::kValueGateChannels}, uniform(0, 0.02), kMatrix);
+    block.value_gate = add("value_gate", {K, kValueGateChannels}, uniform(0, 0.02), kMatrix);
   }
   head_ = parameters_.add("head", {V, D}, {Init::kNormal, 0.001}, kHead);
 }
@@ -105,8 +105,7 @@ at::Tensor Nanochat::smear(const at::Tensor& x_BTD, const Pass& pass) const {
   const auto before = at::cat(
       {continued ? pass.cache->last_embedding() : at::zeros_like(first), x_BTD.narrow(1, 0, T - 1)}, 1);
   if (pass.cache) pass.cache->set_last_embedding(x_BTD.narrow(1, T - 1, 1));
-  auto gate =
-      smear_scale_ * at::sigmoid(ops::linear(x_BTD.narrow(2, 0, ModelConfig::kSmearChannels), smear_gate_));
+  auto gate = smear_scale_ * at::sigmoid(ops::linear(x_BTD.narrow(2, 0, kSmearChannels), smear_gate_));
   if (pass.documents_BT.defined()) gate = gate * continues_document(pass.documents_BT).unsqueeze(2);
   return x_BTD + gate * before;
 }
@@ -119,7 +118,7 @@ at::Tensor Nanochat::attention(const Block& block, const at::Tensor& x_BTD, cons
   // nanochat norms what it has turned; turning changes no length, so the order is free.
   auto [q, k, v] = rotary_.split(qkv, H, scope.past(), ops::HeadNorm{config_.norm_eps, {}, {}});
   if (block.value_gate.defined()) {
-    const auto open = ops::linear(x_BTD.narrow(2, 0, ModelConfig::kValueGateChannels), block.value_gate);
+    const auto open = ops::linear(x_BTD.narrow(2, 0, kValueGateChannels), block.value_gate);
     const auto extra = ops::embedding(block.value_embedding, ids_BT, order).view({B, T, K, S});
     v = v + (3 * at::sigmoid(open)).unsqueeze(3) * extra;
   }

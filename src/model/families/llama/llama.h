@@ -1,7 +1,10 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
+#include "model/activation_memory.h"
+#include "model/files/huggingface_layout.h"
 #include "model/language_model.h"
 #include "model/parts/attention.h"
 #include "model/parts/experts.h"
@@ -42,5 +45,9 @@ class Llama : public LanguageModel {
   std::vector<Block> blocks_;
   Rotary rotary_;
 };
+
+// For the families around it too.
+ActivationMemory llama_activations(const ModelConfig& config, const PassShape& shape);
+HuggingFaceLayout llama_layout(const std::string& architecture);
 
 }  // namespace tightloop

@@ -1,4 +1,4 @@
-#include "model/families/llama.h"
+#include "model/families/llama/llama.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/stack.h>

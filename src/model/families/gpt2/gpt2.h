@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "model/activation_memory.h"
+#include "model/files/huggingface_layout.h"
 #include "model/language_model.h"
 #include "model/parts/attention.h"
 #include "ops/norm/normed_sum.h"
@@ -37,5 +39,8 @@ class Gpt2 : public LanguageModel {
   at::Tensor embedding_, positions_, final_norm_, final_norm_bias_, head_;
   std::vector<Block> blocks_;
 };
+
+ActivationMemory gpt2_activations(const ModelConfig& config, const PassShape& shape);
+HuggingFaceLayout gpt2_layout();
 
 }  // namespace tightloop

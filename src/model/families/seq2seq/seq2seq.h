@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "model/activation_memory.h"
+#include "model/files/huggingface_layout.h"
 #include "model/language_model.h"
 #include "model/parts/rotary.h"
 #include "ops/attention/attention.h"
@@ -91,5 +93,8 @@ class Seq2Seq : public Model {
 /// sin and cos of the positions [0, length) as the paper has them, (length, D) in fp32: element 2i is
 /// sin(p / 10000^(2i/D)), element 2i + 1 its cos.
 at::Tensor sinusoidal_positions(int64_t length, int64_t width);
+
+ActivationMemory seq2seq_activations(const ModelConfig& config, const PassShape& shape);
+HuggingFaceLayout seq2seq_layout();
 
 }  // namespace tightloop

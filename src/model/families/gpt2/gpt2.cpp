@@ -1,4 +1,4 @@
-#include "model/families/gpt2.h"
+#include "model/families/gpt2/gpt2.h"
 
 #include <ATen/TensorOperators.h>
 

@@ -1,0 +1,1 @@
+// transformers has no nanochat: its files have our own names (HuggingFaceLayout).
