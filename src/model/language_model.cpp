@@ -7,16 +7,14 @@
 
 namespace tightloop {
 
-std::vector<at::Tensor> LanguageModel::run_block(int64_t layer, const Pass& pass, const BlockFunction& block,
-                                                 const std::vector<at::Tensor>& inputs) {
-  if (!pass.training || pass.cache || layer >= config_.recomputed_blocks()) return block(inputs);
+const std::vector<at::Tensor>& LanguageModel::block_parameters(int64_t layer) {
   for (auto next = static_cast<int64_t>(block_parameters_.size()); next <= layer; ++next) {
     auto& own = block_parameters_.emplace_back();
     const auto prefix = fmt::format("blocks.{}.", next);
     for (const auto& parameter : parameters_.all())
       if (parameter.name.starts_with(prefix)) own.push_back(parameter.value);
   }
-  return recomputed(block, inputs, block_parameters_[layer]);
+  return block_parameters_[layer];
 }
 
 std::unique_ptr<LanguageModel> make_model(const ModelConfig& config, Seed seed) {

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "model/model.h"
+#include "model/parts/block.h"
 #include "model/parts/kv_cache.h"
-#include "model/parts/recompute.h"
 
 namespace tightloop {
 
@@ -37,10 +37,14 @@ class LanguageModel : public Model {
  protected:
   /// Runs the block of a layer, whose parameters are those named blocks.LAYER. In training it keeps only its
   /// inputs where config_ says so; `block` must then not refer to what ends with this pass.
-  std::vector<at::Tensor> run_block(int64_t layer, const Pass& pass, const BlockFunction& block,
-                                    const std::vector<at::Tensor>& inputs);
+  template <class Inputs, class Block>
+  auto run_block(int64_t layer, const Pass& pass, const Block& block, const Inputs& inputs) {
+    if (!pass.training || pass.cache || layer >= config_.recomputed_blocks()) return block(inputs);
+    return recomputed_block(block, inputs, block_parameters(layer));
+  }
 
  private:
+  const std::vector<at::Tensor>& block_parameters(int64_t layer);
   std::vector<std::vector<at::Tensor>> block_parameters_;  // by layer, once they were asked for
 };
 

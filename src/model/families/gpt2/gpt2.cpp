@@ -49,31 +49,31 @@ Forward Gpt2::forward(const at::Tensor& ids_BT, const Pass& pass) {
   const auto scope = std::make_shared<AttentionScope>(ids_BT, pass, config_.dropout);
   // What a block's second part made is added where the next one begins, in one pass with its norm. The bias
   // goes along as an input, since it is a parameter of the block before.
-  std::vector state{
-      scope->drop(embed(ids_BT, pass.documents_BT, scope->past()), 0, DropoutPlace::kEmbedding)};
+  BlockInputs state{
+      .residual = scope->drop(embed(ids_BT, pass.documents_BT, scope->past()), 0, DropoutPlace::kEmbedding)};
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
-    const auto block = [this, layer, scope](const auto& in) { return this->block(in, layer, *scope); };
-    state = run_block(layer, pass, block, state);
-    state.push_back(blocks_[layer].down_bias);
+    const auto block = [this, layer, scope](const BlockInputs& in) { return this->block(in, layer, *scope); };
+    const auto made = run_block(layer, pass, block, state);
+    state = {made.residual, made.branch, blocks_[layer].down_bias};
   }
   if (pass.cache) pass.cache->advance(ids_BT.size(1));
   return {begin(state, config_.layers, final_norm_, final_norm_bias_, *scope).normed};
 }
 
-std::vector<at::Tensor> Gpt2::block(const std::vector<at::Tensor>& state, int64_t layer,
-                                    AttentionScope& scope) const {
+BlockOutputs Gpt2::block(const BlockInputs& in, int64_t layer, AttentionScope& scope) const {
   const Block& block = blocks_[layer];
-  const auto first = begin(state, layer, block.attention_norm, block.attention_norm_bias, scope);
+  const auto first = begin(in, layer, block.attention_norm, block.attention_norm_bias, scope);
   const auto then = ops::residual_norm(first.sum, attention(block, first.normed, layer, scope),
                                        block.out_bias, block.ffn_norm, block.ffn_norm_bias, config_.norm_eps,
                                        scope.dropout(layer, DropoutPlace::kAttention));
-  return {then.sum, feed_forward(block, then.normed)};
+  return {.residual = then.sum, .branch = feed_forward(block, then.normed)};
 }
 
-ops::NormedSum Gpt2::begin(const std::vector<at::Tensor>& state, int64_t layer, const at::Tensor& weight,
+ops::NormedSum Gpt2::begin(const BlockInputs& in, int64_t layer, const at::Tensor& weight,
                            const at::Tensor& bias, const AttentionScope& scope) const {
-  if (layer == 0) return {state[0], ops::layer_norm(state[0], weight, bias, config_.norm_eps)};
-  return ops::residual_norm(state[0], state[1], state[2], weight, bias, config_.norm_eps,
+  if (!in.branch.defined())
+    return {in.residual, ops::layer_norm(in.residual, weight, bias, config_.norm_eps)};
+  return ops::residual_norm(in.residual, in.branch, in.branch_bias, weight, bias, config_.norm_eps,
                             scope.dropout(layer - 1, DropoutPlace::kFeedForward));
 }
 

@@ -24,12 +24,10 @@ class Gpt2 : public LanguageModel {
     at::Tensor attention_norm, attention_norm_bias, qkv, qkv_bias, out, out_bias;
     at::Tensor ffn_norm, ffn_norm_bias, up, up_bias, down, down_bias;
   };
-  /// `state`: x and, after the first block, what the block before made of it, and the bias of that.
-  std::vector<at::Tensor> block(const std::vector<at::Tensor>& state, int64_t layer,
-                                AttentionScope& scope) const;
-  /// Both added up, and normed.
-  ops::NormedSum begin(const std::vector<at::Tensor>& state, int64_t layer, const at::Tensor& weight,
-                       const at::Tensor& bias, const AttentionScope& scope) const;
+  BlockOutputs block(const BlockInputs& in, int64_t layer, AttentionScope& scope) const;
+  /// The stream with the branch added, and normed.
+  ops::NormedSum begin(const BlockInputs& in, int64_t layer, const at::Tensor& weight, const at::Tensor& bias,
+                       const AttentionScope& scope) const;
   at::Tensor embed(const at::Tensor& ids_BT, const at::Tensor& documents_BT, int64_t past) const;
   at::Tensor attention(const Block& block, const at::Tensor& x_BTD, int64_t layer,
                        AttentionScope& scope) const;

@@ -59,16 +59,17 @@ Forward Llama::forward(const at::Tensor& ids_BT, const Pass& pass) {
   Forward result;
   std::vector<at::Tensor> loads;
   // What a block's second part made is added where the next one begins, in one pass with its norm.
-  std::vector state{scope->drop(ops::embedding(embedding_, ids_BT), 0, DropoutPlace::kEmbedding)};
+  BlockInputs state{.residual = scope->drop(ops::embedding(embedding_, ids_BT), 0, DropoutPlace::kEmbedding)};
   const bool balanced = pass.training && config_.balance_coef != 0;
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
-    const auto block = [this, layer, scope, balanced](const auto& in) {
+    const auto block = [this, layer, scope, balanced](const BlockInputs& in) {
       return this->block(in, layer, *scope, balanced);
     };
-    const auto outputs = run_block(layer, pass, block, state);
-    state = {outputs[0], outputs[1]};
-    if (outputs.size() > 2) loads.push_back(outputs[2].detach());
-    if (outputs.size() > 3) result.balance = layer == 0 ? outputs[3] : result.balance + outputs[3];
+    const auto made = run_block(layer, pass, block, state);
+    state = {made.residual, made.branch};
+    if (made.expert_load.defined()) loads.push_back(made.expert_load.detach());
+    if (made.balance.defined())
+      result.balance = result.balance.defined() ? result.balance + made.balance : made.balance;
   }
   if (!loads.empty()) result.expert_loads_LE = at::stack(loads);
   if (pass.cache) pass.cache->advance(T);
@@ -76,22 +77,22 @@ Forward Llama::forward(const at::Tensor& ids_BT, const Pass& pass) {
   return result;
 }
 
-std::vector<at::Tensor> Llama::block(const std::vector<at::Tensor>& state, int64_t layer,
-                                     AttentionScope& scope, bool balanced) const {
+BlockOutputs Llama::block(const BlockInputs& in, int64_t layer, AttentionScope& scope, bool balanced) const {
   const Block& block = blocks_[layer];
-  const auto first = begin(state, block.attention_norm);
+  const auto first = begin(in, block.attention_norm);
   const auto seen = scope.drop(attention(block, first.normed, layer, scope), layer, DropoutPlace::kAttention);
   const auto then = ops::add_rms_norm(first.sum, seen, block.ffn_norm, config_.norm_eps);
-  if (!config_.has_experts()) return {then.sum, feed_forward(block, then.normed)};
+  if (!config_.has_experts()) return {.residual = then.sum, .branch = feed_forward(block, then.normed)};
   const Routing routing = route(then.normed, block.experts, config_);
-  std::vector<at::Tensor> outputs{then.sum, run_experts(then.normed, routing, block.experts), routing.load_E};
-  if (balanced) outputs.push_back(balance_loss(routing, config_));
-  return outputs;
+  return {.residual = then.sum,
+          .branch = run_experts(then.normed, routing, block.experts),
+          .expert_load = routing.load_E,
+          .balance = balanced ? balance_loss(routing, config_) : at::Tensor()};
 }
 
-ops::NormedSum Llama::begin(const std::vector<at::Tensor>& state, const at::Tensor& weight) const {
-  if (state.size() > 1) return ops::add_rms_norm(state[0], state[1], weight, config_.norm_eps);
-  return {state[0], ops::rms_norm(state[0], weight, config_.norm_eps)};
+ops::NormedSum Llama::begin(const BlockInputs& in, const at::Tensor& weight) const {
+  if (in.branch.defined()) return ops::add_rms_norm(in.residual, in.branch, weight, config_.norm_eps);
+  return {in.residual, ops::rms_norm(in.residual, weight, config_.norm_eps)};
 }
 
 at::Tensor Llama::attention(const Block& block, const at::Tensor& x_BTD, int64_t layer,

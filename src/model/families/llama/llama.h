@@ -31,12 +31,10 @@ class Llama : public LanguageModel {
     at::Tensor gate_up, down;
     Experts experts;  // qwen3_moe, in place of gate_up and down
   };
-  /// `state`: x and, after the first block, what the block before made of it. Gives both after this block;
-  /// with experts their loads too, and, where wanted, their balance loss.
-  std::vector<at::Tensor> block(const std::vector<at::Tensor>& state, int64_t layer, AttentionScope& scope,
-                                bool balanced) const;
-  /// Both added up, and normed.
-  ops::NormedSum begin(const std::vector<at::Tensor>& state, const at::Tensor& weight) const;
+  /// `balanced`: whether experts' balance is wanted.
+  BlockOutputs block(const BlockInputs& in, int64_t layer, AttentionScope& scope, bool balanced) const;
+  /// The stream with the branch added, and normed.
+  ops::NormedSum begin(const BlockInputs& in, const at::Tensor& weight) const;
   at::Tensor attention(const Block& block, const at::Tensor& x_BTD, int64_t layer,
                        AttentionScope& scope) const;
   at::Tensor feed_forward(const Block& block, const at::Tensor& x_BTD) const;

@@ -72,28 +72,25 @@ Forward Nanochat::forward(const at::Tensor& ids_BT, const Pass& pass) {
   const auto x0 = x;
   at::Tensor middle;
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
-    const auto block = [this, layer, scope, ids_BT, order](const auto& in) {
-      return std::vector{this->block(in[1], in[0], in[2][layer], in[3][layer], ids_BT, order, layer, *scope)};
+    const auto block = [this, layer, scope, ids_BT, order](const Inputs& in) {
+      return this->block(in, ids_BT, order, layer, *scope);
     };
-    // x0 first: the first block gets it as x too, and sums of gradients must not depend on checkpointing.
-    x = run_block(layer, pass, block, {x0, x, residual_scales_, x0_scales_})[0];
+    x = run_block(layer, pass, block, Inputs{x0, x, residual_scales_, x0_scales_}).residual;
     if (layer == config_.layers / 2) middle = x;
   }
   if (pass.cache) pass.cache->advance(T);
   return {norm(x - backout_scale_ * middle)};
 }
 
-at::Tensor Nanochat::block(const at::Tensor& x_BTD, const at::Tensor& x0_BTD,
-                           const at::Tensor& residual_scale, const at::Tensor& x0_scale,
-                           const at::Tensor& ids_BT, const ops::TokenOrder& order, int64_t layer,
-                           AttentionScope& scope) const {
+BlockOutputs Nanochat::block(const Inputs& in, const at::Tensor& ids_BT, const ops::TokenOrder& order,
+                             int64_t layer, AttentionScope& scope) const {
   const Block& block = blocks_[layer];
   // x0 first, as in the block's inputs.
-  const auto begin =
-      ops::add_rms_norm(x0_BTD, x_BTD, {}, config_.norm_eps, {.x = x0_scale, .y = residual_scale});
+  const auto begin = ops::add_rms_norm(in.x0, in.residual, {}, config_.norm_eps,
+                                       {.x = in.x0_scales[layer], .y = in.residual_scales[layer]});
   const auto then = ops::add_rms_norm(begin.sum, attention(block, begin.normed, ids_BT, order, layer, scope),
                                       {}, config_.norm_eps);
-  return then.sum + feed_forward(block, then.normed);
+  return {.residual = then.sum + feed_forward(block, then.normed)};
 }
 
 at::Tensor Nanochat::norm(const at::Tensor& x) const { return ops::rms_norm(x, {}, config_.norm_eps); }

@@ -32,9 +32,14 @@ class Nanochat : public LanguageModel {
     at::Tensor qkv, out, up, down;
     at::Tensor value_embedding, value_gate;  // where has_value_embedding()
   };
-  at::Tensor block(const at::Tensor& x_BTD, const at::Tensor& x0_BTD, const at::Tensor& residual_scale,
-                   const at::Tensor& x0_scale, const at::Tensor& ids_BT, const ops::TokenOrder& order,
-                   int64_t layer, AttentionScope& scope) const;
+  /// x0 first: the first block gets it as the stream too, and sums of gradients must not depend on
+  /// checkpointing.
+  struct Inputs {
+    at::Tensor x0, residual, residual_scales, x0_scales;
+    std::vector<at::Tensor*> all() { return {&x0, &residual, &residual_scales, &x0_scales}; }
+  };
+  BlockOutputs block(const Inputs& in, const at::Tensor& ids_BT, const ops::TokenOrder& order, int64_t layer,
+                     AttentionScope& scope) const;
   at::Tensor norm(const at::Tensor& x) const;
   at::Tensor smear(const at::Tensor& x_BTD, const Pass& pass) const;
   at::Tensor attention(const Block& block, const at::Tensor& x_BTD, const at::Tensor& ids_BT,
