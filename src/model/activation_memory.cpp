@@ -9,8 +9,9 @@ namespace tightloop {
 
 namespace {
 
-/// A family that does not say what its operators keep: for each product its input and its result, for each
-/// norm its input and statistics, and attention.
+/// Of a family that does not say what its operators keep, rather too much: for each norm its input and
+/// statistics, for each product its input and its result (the last one's is the stream, which the next block
+/// keeps), and of attention, whose output is the input of a product, the rows' sums.
 ActivationMemory estimated_activations(const ModelConfig& config, const PassShape& shape) {
   const BlockSizes s(config, shape);
   const auto model = make_shapes(config);
@@ -18,15 +19,16 @@ ActivationMemory estimated_activations(const ModelConfig& config, const PassShap
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     const auto prefix = fmt::format("blocks.{}.", layer);
     Tape tape;
+    double result = s.floats(config.heads);  // of the product before, kept by what follows it
     for (const auto& [name, value, role, parts, decay] : model->parameters().all()) {
       if (!name.starts_with(prefix)) continue;
-      const int64_t visits = value.dim() == 3 ? config.experts_per_token : 1;
       if (role == ParameterRole::kNorm) tape.branch(s.D + s.floats(2), s.D);
       if (role != ParameterRole::kMatrix || value.dim() < 2) continue;
-      const int64_t in = visits * value.size(-1), out = visits * value.size(-2);
-      tape.add(s.wide(in + out), s.wide(in));
+      const int64_t visits = value.dim() == 3 ? config.experts_per_token : 1;
+      const double input = s.wide(visits * value.size(-1));
+      tape.add(result + input, input);
+      result = s.wide(visits * value.size(-2));
     }
-    fused_attention(tape, s, 0, /*masked=*/false);
     memory.blocks.push_back(tape.run(s.D, s.D));
   }
   return memory;
