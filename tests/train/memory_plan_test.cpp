@@ -2,37 +2,18 @@
 #include "train/settings/memory_plan.h"
 
 #include <ATen/ops/full.h>
-#include <c10/core/Allocator.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 #include <torch/cuda.h>
 
-#include <memory>
 #include <string>
 
 #include "core/device.h"
 #include "model/language_model.h"
+#include "train/allocations.h"
 #include "train/engine/loss.h"
 
 namespace tightloop {
 namespace {
-
-/// Counts what torch's CPU allocator hands out while it exists.
-class Counter {
- public:
-  double peak() const { return static_cast<double>(state_->peak); }
-
- private:
-  struct State : c10::MemoryReportingInfoBase {
-    void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override {
-      now += bytes, peak = std::max(peak, now);
-    }
-    bool memoryProfilingEnabled() const override { return true; }
-    int64_t now = 0, peak = 0;
-  };
-  std::shared_ptr<State> state_ = std::make_shared<State>();
-  c10::DebugInfoGuard guard_{c10::DebugInfoKind::PROFILER_STATE, state_};
-};
 
 struct Case {
   std::string family, checkpointing = "none", head = "on";
@@ -84,7 +65,7 @@ TEST_P(Predicted, IsWithinATenthOfWhatTheCpuAllocates) {
   const auto model = make_model(config, 1);
   forward_and_backward(*model, GetParam().head);  // tables are made once
   for (const auto& parameter : model->parameters().all()) parameter.value.mutable_grad().reset();
-  Counter counter;
+  const testing::Allocations counter;
   forward_and_backward(*model, GetParam().head);
   const double predicted = plan.gradients + plan.activations + plan.working;
   RecordProperty("ratio", std::to_string(predicted / counter.peak()));
