@@ -4,11 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "cli/recipe.h"
+#include "core/device.h"
 #include "core/files.h"
 #include "train/settings/recipe.h"
 
@@ -26,6 +29,24 @@ struct Scratch {
 inline double median(std::vector<double> values) {
   std::ranges::nth_element(values, values.begin() + static_cast<ptrdiff_t>(values.size() / 2));
   return values[values.size() / 2];
+}
+
+/// Milliseconds of one call: the median of some rounds of as many calls as take a few milliseconds.
+inline double milliseconds_of(Device& device, const std::function<void()>& work) {
+  using Clock = std::chrono::steady_clock;
+  const auto round = [&](int64_t times) {
+    device.synchronize();
+    const auto began = Clock::now();
+    for (int64_t i = 0; i < times; ++i) work();
+    device.synchronize();
+    return std::chrono::duration<double, std::milli>(Clock::now() - began).count() /
+           static_cast<double>(times);
+  };
+  round(2);
+  const auto times = std::clamp<int64_t>(static_cast<int64_t>(20 / std::max(round(1), 1e-3)), 1, 200);
+  std::vector<double> rounds;
+  for (int i = 0; i < 5; ++i) rounds.push_back(round(times));
+  return median(rounds);
 }
 
 /// The recipe to measure; `synthetic`: on random ids instead of its data.

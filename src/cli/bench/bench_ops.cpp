@@ -6,7 +6,6 @@
 
 #include <CLI/App.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -29,24 +28,6 @@ struct BenchOpsArguments {
   bool json = false;
 };
 
-/// Milliseconds of one call: the median of some rounds of as many calls as take a few milliseconds.
-double time_of(Device& device, const std::function<void()>& work) {
-  using Clock = std::chrono::steady_clock;
-  const auto round = [&](int64_t times) {
-    device.synchronize();
-    const auto began = Clock::now();
-    for (int64_t i = 0; i < times; ++i) work();
-    device.synchronize();
-    return std::chrono::duration<double, std::milli>(Clock::now() - began).count() /
-           static_cast<double>(times);
-  };
-  round(2);
-  const auto times = std::clamp<int64_t>(static_cast<int64_t>(20 / std::max(round(1), 1e-3)), 1, 200);
-  std::vector<double> rounds;
-  for (int i = 0; i < 5; ++i) rounds.push_back(round(times));
-  return median(rounds);
-}
-
 /// A forward pass, and a backward pass for what is not fixed.
 std::function<void()> pass_of(const OpCase& one, const OpCase::Function& function) {
   std::vector<at::Tensor> leaves, inputs;
@@ -67,7 +48,7 @@ double copy_bytes_s(Device& device, const at::Tensor& like) {
   const auto options = like.options().dtype(at::kByte);
   const int64_t bytes = device.is_cuda() ? int64_t{1} << 30 : int64_t{1} << 26;
   const at::Tensor from = at::ones_like(at::empty({bytes}, options)), to = at::empty_like(from);
-  return 2e3 * static_cast<double>(bytes) / time_of(device, [&] { to.copy_(from); });
+  return 2e3 * static_cast<double>(bytes) / milliseconds_of(device, [&] { to.copy_(from); });
 }
 
 void bench_ops(const BenchOpsArguments& options) {
@@ -91,8 +72,8 @@ void bench_ops(const BenchOpsArguments& options) {
   for (const OpCase& one : cases) {
     progress.set(done++);
     if (one.op.find(options.only) == std::string::npos) continue;
-    const double fused = time_of(device, pass_of(one, one.fused)),
-                 plain = time_of(device, pass_of(one, one.plain));
+    const double fused = milliseconds_of(device, pass_of(one, one.fused)),
+                 plain = milliseconds_of(device, pass_of(one, one.plain));
     const double gb = one.bytes / fused / 1e6, tera = one.flops / fused / 1e9;
     const double limit = std::max(one.bytes / bandwidth, one.flops / peak) * 1e3 / fused;
     rows.push_back({{"op", one.op},

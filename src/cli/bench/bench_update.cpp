@@ -5,14 +5,13 @@
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "cli/bench/bench_common.h"
 #include "cli/recipe.h"
 #include "cli/verbs.h"
 #include "model/language_model.h"
@@ -28,21 +27,6 @@ struct BenchUpdateArguments {
   std::string file;
   bool json = false;
 };
-
-double milliseconds(Device& device, const std::function<void()>& work) {
-  using Clock = std::chrono::steady_clock;
-  constexpr int kTimes = 20;
-  std::vector<double> rounds;
-  for (int round = 0; round < 8; ++round) {  // the first one warms up
-    device.synchronize();
-    const auto began = Clock::now();
-    for (int i = 0; i < kTimes; ++i) work();
-    device.synchronize();
-    rounds.push_back(std::chrono::duration<double, std::milli>(Clock::now() - began).count() / kTimes);
-  }
-  std::sort(rounds.begin() + 1, rounds.end());
-  return rounds[rounds.size() / 2];
-}
 
 void bench_update(const BenchUpdateArguments& options, const Settings& settings) {
   c10::NoGradGuard no_grad;
@@ -68,8 +52,8 @@ void bench_update(const BenchUpdateArguments& options, const Settings& settings)
   }
   const auto control = at::tensor({1e-4, 100.0, 10.0, 0.0}, at::kFloat).to(at::Device(device.name()));
   const ops::AdamwBetas betas{recipe.train.beta1, recipe.train.beta2, recipe.train.eps};
-  const double adamw = milliseconds(device, [&] { ops::adamw_(tensors, betas, control); });
-  const double norm = milliseconds(device, [&] { ops::gradient_norm(tensors.gradients); });
+  const double adamw = milliseconds_of(device, [&] { ops::adamw_(tensors, betas, control); });
+  const double norm = milliseconds_of(device, [&] { ops::gradient_norm(tensors.gradients); });
   const nlohmann::json result{{"parameters", model->parameters().count()},
                               {"adamw_ms", adamw},
                               {"norm_ms", norm},
