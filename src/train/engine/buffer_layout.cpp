@@ -1,11 +1,5 @@
 #include "train/engine/buffer_layout.h"
 
-#include <ATen/ops/empty.h>
-
-#include <algorithm>
-
-#include "train/engine/step_numbers.h"
-
 namespace tightloop {
 
 namespace {
@@ -42,22 +36,6 @@ std::vector<at::Tensor> BufferLayout::parts(const at::Tensor& buffer) const {
     begin += aligned(bytes);
   }
   return parts;
-}
-
-Staged::Staged() {
-  layout.add(at::kDouble, {StepNumbers::kSize});
-  layout.add(at::kLong, {});
-}
-
-void Staged::allocate(bool pin) {
-  buffer = at::empty({layout.bytes()}, at::TensorOptions(at::kByte).pinned_memory(pin));
-  set(std::vector<double>(StepNumbers::kSize), 0);
-}
-
-void Staged::set(const std::vector<double>& numbers, int64_t random) {
-  const auto all = parts();
-  std::ranges::copy(numbers, all[kNumbers].mutable_data_ptr<double>());
-  *all[kRandom].mutable_data_ptr<int64_t>() = random;
 }
 
 }  // namespace tightloop

@@ -8,7 +8,7 @@
 #include <memory>
 #include <optional>
 
-#include "train/engine/buffer_layout.h"
+#include "train/engine/staging.h"
 
 namespace c10 {
 struct Event;

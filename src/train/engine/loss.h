@@ -2,38 +2,14 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <memory>
 #include <string>
-#include <vector>
 
-#include "data/batch/batch.h"
 #include "data/batch/loader.h"
-#include "data/store/documents.h"
 #include "model/language_model.h"
 #include "ops/loss/cross_entropy.h"
-#include "train/engine/buffer_layout.h"
+#include "train/engine/staging.h"
 
 namespace tightloop {
-
-/// A micro-batch on the device: int64 (B, T), targets with ops::kIgnoreIndex where nothing is to be learned.
-struct DeviceBatch {
-  at::Tensor inputs_BT, targets_BT;
-  at::Tensor documents_BT{};  // int32, where documents are packed: attention does not look across
-  at::Tensor sources_B{};     // int64: which source each row came from
-  at::Tensor random{};        // int64 scalar: what dropout draws from
-};
-
-/// Lays a micro-batch out for its copy, in pinned memory for a GPU. The loader's buffers may be reused at
-/// once.
-Staged stage(const Batch& batch, bool pin);
-/// The arrays of a staged micro-batch, wherever they are.
-DeviceBatch device_batch(const std::vector<at::Tensor>& parts);
-/// Both, with a copy in between; for evaluation.
-DeviceBatch to_device(const Batch& batch, at::Device device);
-
-/// Refuses token ids outside of the vocabulary on the host, before a GPU ends in an assert. `sources` are the
-/// names for the message.
-void check_ids(const Batch& batch, int64_t vocab_size, const std::vector<std::string>& sources = {});
 
 /// How a loss is computed. The default is what evaluation wants: cross entropy and nothing else.
 struct LossSetup {

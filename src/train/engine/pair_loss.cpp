@@ -2,7 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/embedding.h>
-#include <algorithm>
+
 #include <cmath>
 
 #include "core/error.h"
@@ -24,40 +24,6 @@ ops::LossSum cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, c
 }
 
 }  // namespace
-
-Staged stage(const PairBatch& batch, int64_t rows, bool pin) {
-  const int64_t S = batch.source_length, T = batch.target_length;
-  Staged staged;
-  const size_t first = staged.layout.add(at::kLong, {rows, S});
-  staged.layout.add(at::kLong, {rows});
-  staged.layout.add(at::kLong, {rows, T});
-  staged.layout.add(at::kLong, {rows, T});
-  staged.allocate(pin);
-  const auto parts = staged.parts();
-  const auto fill = [&](size_t part, const int32_t* from, int64_t count, int64_t rest) {
-    auto* to = parts[first + part].mutable_data_ptr<int64_t>();
-    std::fill(std::copy_n(from, count, to), to + parts[first + part].numel(), rest);
-  };
-  fill(0, batch.source, batch.rows * S, 0);
-  fill(1, batch.source_lengths, batch.rows, 1);
-  fill(2, batch.inputs, batch.rows * T, 0);
-  fill(3, batch.targets, batch.rows * T, ops::kIgnoreIndex);
-  auto* targets = parts[first + 3].mutable_data_ptr<int64_t>();
-  for (int64_t row = 0; row < batch.rows; ++row)
-    std::fill(targets + row * T + batch.target_lengths[row], targets + (row + 1) * T, ops::kIgnoreIndex);
-  staged.tokens = rows * T, staged.supervised = batch.supervised;
-  return staged;
-}
-
-DevicePairs device_pairs(const std::vector<at::Tensor>& parts) {
-  constexpr size_t kFirst = Staged::kFirst;
-  return {parts[kFirst], parts[kFirst + 1], parts[kFirst + 2], parts[kFirst + 3], parts[Staged::kRandom]};
-}
-
-DevicePairs to_device(const PairBatch& batch, at::Device device) {
-  const Staged staged = stage(batch, batch.rows, /*pin=*/device.is_cuda());
-  return device_pairs(staged.layout.parts(staged.buffer.to(device, /*non_blocking=*/device.is_cuda())));
-}
 
 // With u = e / (V - 2) the divergence is
 //   sum_j q_j log q_j - (1 - e) log p_y - u sum_{j != y, pad} log p_j

@@ -5,27 +5,11 @@
 #include <cstdint>
 #include <string>
 
-#include "data/batch/pairs.h"
 #include "model/families/seq2seq/seq2seq.h"
 #include "ops/loss/cross_entropy.h"
-#include "train/engine/buffer_layout.h"
+#include "train/engine/staging.h"
 
 namespace tightloop {
-
-/// A micro-batch of pairs on the device, int64; targets with ops::kIgnoreIndex where there is only padding.
-struct DevicePairs {
-  at::Tensor source_BS, source_lengths_B;
-  at::Tensor inputs_BT, targets_BT;
-  at::Tensor random{};  // int64 scalar: what dropout draws from
-};
-
-/// Lays a micro-batch out for its copy, filled up to `rows` rows with sentences of one token and nothing to
-/// learn; in pinned memory for a GPU. The loader's buffers may be reused at once.
-Staged stage(const PairBatch& batch, int64_t rows, bool pin);
-/// The arrays of a staged micro-batch, wherever they are.
-DevicePairs device_pairs(const std::vector<at::Tensor>& parts);
-/// Both, with a copy in between; for evaluation.
-DevicePairs to_device(const PairBatch& batch, at::Device device);
 
 /// Where the share of the target's weight goes that label smoothing takes from it.
 enum class Smoothing {

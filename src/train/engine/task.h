@@ -10,8 +10,8 @@
 #include "model/files/safetensors.h"
 #include "model/model_config.h"
 #include "model/parts/parameters.h"
-#include "train/engine/buffer_layout.h"
 #include "train/engine/loss.h"
+#include "train/engine/staging.h"
 #include "train/run/run_folder.h"
 #include "train/settings/recipe.h"
 
