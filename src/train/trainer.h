@@ -14,7 +14,6 @@
 #include "dist/processes.h"
 #include "train/engine/divergence.h"
 #include "train/engine/feed.h"
-#include "train/engine/language_task.h"
 #include "train/engine/loss_buffer.h"
 #include "train/engine/step_engine.h"
 #include "train/engine/task.h"
@@ -65,8 +64,8 @@ class Trainer {
   Task& task() { return *task_; }
   Device& device() { return device_; }
   /// Of a run that trains one.
-  LanguageModel& model() { return language().model(); }
-  const Tokenizer& tokenizer() { return language().tokenizer(); }
+  LanguageModel& model() { return task_->language_model(); }
+  const Tokenizer& tokenizer() const { return task_->tokenizer(); }
   const Recipe& recipe() const { return recipe_; }
   /// What checkpoints say about this run: stage, parent, adapters, ...
   const nlohmann::json& metadata() const { return metadata_; }
@@ -75,7 +74,6 @@ class Trainer {
  private:
   friend class StepTimer;  // src/bench: steps by the clock instead of run()
 
-  LanguageTask& language() { return dynamic_cast<LanguageTask&>(*task_); }
   void announce() const;
   /// Fills in train.steps where train.epochs counts, and what follows from it.
   void plan_steps();

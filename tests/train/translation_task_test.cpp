@@ -58,6 +58,17 @@ TEST(TranslationTask, TheMeanLossDoesNotDependOnHowOftenOneLooks) {
   EXPECT_EQ(means[0], means[1]);
 }
 
+TEST(TranslationTask, GivesItsHeldOutPairsAndIsNoLanguageModel) {
+  const TempFolder folder;
+  Trainer trainer(toy(), RunFolder::create(folder / "run", false));
+  const auto held_out = trainer.task().held_out_pairs();
+  ASSERT_TRUE(held_out);
+  EXPECT_EQ(held_out->pairs.size(), 2u * 30);
+  EXPECT_EQ(held_out->model.config().vocab_size, trainer.task().config().vocab_size);
+  testing::error_of(ExitCode::kUsage, [&] { trainer.model(); });
+  testing::error_of(ExitCode::kUsage, [&] { trainer.tokenizer(); });
+}
+
 TEST(Trainer, StopsWhenTheHeldOutLossNoLongerFallsAndKeepsTheBest) {
   const TempFolder folder;
   const auto run = RunFolder::create(folder / "run", false);

@@ -21,7 +21,6 @@
 #include "dist/processes.h"
 #include "infer/exam.h"
 #include "infer/translate.h"
-#include "train/engine/translation_task.h"
 #include "train/run/checkpoint.h"
 #include "train/run/resume_check.h"
 #include "train/settings/doubtful_settings.h"
@@ -80,14 +79,14 @@ void finish(Trainer& trainer, const TrainResult& result, const fs::path& root) {
 
 /// BLEU and chrF of some held-out pairs, where the recipe wants them.
 void evaluate_translations(Trainer& trainer) {
-  auto* task = dynamic_cast<TranslationTask*>(&trainer.task());
+  const auto held_out = trainer.task().held_out_pairs();
   const auto& train = trainer.recipe().train;
-  if (!task || train.eval_translations == 0) return;
-  trainer.also_evaluate([task, &train]() -> Task::Evaluation {
+  if (!held_out || train.eval_translations == 0) return;
+  trainer.also_evaluate([held_out, &train]() -> Task::Evaluation {
     TranslateOptions how;
     how.decode.beam = 1;  // the final word is 'tightloop eval' or 'translate', with a beam
     const auto scores =
-        held_out_scores(task->model(), task->held_out(), task->tokenizers().target(), how,
+        held_out_scores(held_out->model, held_out->pairs, held_out->target, how,
                         {.tokens = bleu_tokens(train.bleu_tokenize)}, train.eval_translations);
     return {{"eval/bleu", scores.bleu}, {"eval/chrf", scores.chrf}};
   });

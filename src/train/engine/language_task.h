@@ -43,8 +43,8 @@ class LanguageTask : public Task {
   void settle() override;
   double flops_per_token() const override;
 
-  LanguageModel& model() { return *model_; }
-  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  LanguageModel& language_model() override { return *model_; }
+  const Tokenizer& tokenizer() const override { return *tokenizer_; }
 
  private:
   void load_random(Recipe& recipe);

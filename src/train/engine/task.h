@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,17 @@
 #include "train/settings/recipe.h"
 
 namespace tightloop {
+
+class Documents;
+class Seq2Seq;
+class Tokenizer;
+
+/// Pairs that a translator was not trained on, and what translates them.
+struct HeldOutPairs {
+  Seq2Seq& model;
+  const Documents& pairs;
+  const Tokenizer& target;
+};
 
 /// What is learned: data, a model and a loss. The Trainer does the rest, the same for every task.
 class Task {
@@ -63,6 +75,13 @@ class Task {
   virtual void settle() {}
   /// Forward and backward of one token.
   virtual double flops_per_token() const = 0;
+
+  /// For those who use what was trained: the language model and its tokenizer. An error where the task trains
+  /// none.
+  virtual LanguageModel& language_model();
+  virtual const Tokenizer& tokenizer() const;
+  /// Of a task that trains a translator.
+  virtual std::optional<HeldOutPairs> held_out_pairs() { return {}; }
 };
 
 /// What the recipe's model is for: a language model on rows, or an encoder-decoder on pairs. Fills in what

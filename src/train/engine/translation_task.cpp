@@ -140,6 +140,11 @@ Task::Evaluation TranslationTask::evaluate() {
   return {{"eval/loss", sum.item<double>() / std::max(1.0, tokens)}};
 }
 
+std::optional<HeldOutPairs> TranslationTask::held_out_pairs() {
+  if (!tokenizers_.source) return {};  // random ids are no text
+  return HeldOutPairs{*model_, *dataset_.val, tokenizers_.target()};
+}
+
 double TranslationTask::flops_per_token() const {
   return tightloop::flops_per_token(config(), recipe_.data.seq_len);
 }

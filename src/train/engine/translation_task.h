@@ -39,12 +39,7 @@ class TranslationTask : public Task {
   /// The loss without smoothing, over all held-out pairs.
   Evaluation evaluate() override;
   double flops_per_token() const override;
-
-  Seq2Seq& model() { return *model_; }
-  const PairTokenizers& tokenizers() const { return tokenizers_; }
-  const Documents& held_out() const { return *dataset_.val; }
-  /// The next micro-batch as the loader has it; valid until the next call.
-  const PairBatch& next_batch() { return loader_->next(); }
+  std::optional<HeldOutPairs> held_out_pairs() override;
 
  private:
   PairOptions loading() const;
