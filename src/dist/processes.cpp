@@ -3,40 +3,29 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <c10/core/GradMode.h>
-#include <c10/util/Logging.h>
 
-#include <cstdlib>
 #include <deque>
-#include <exception>
 #include <map>
 #include <string>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "core/interrupt.h"
 #include "core/log.h"
-#include "dist/heartbeat.h"
-#include "dist/process_group.h"
+#include "dist/peers.h"
 
 namespace tightloop {
 
 namespace {
 
-using Work = c10::intrusive_ptr<c10d::Work>;
-
 constexpr int64_t kBucketBytes = 25 << 20;
 constexpr size_t kBucketsUnderWay = 2;
-constexpr std::chrono::milliseconds kLook{500};  // how often a waiting call looks whether all are alive
 
 /// Tensors that travel as one.
 struct Bucket {
   std::vector<at::Tensor> tensors;
   int64_t bytes = 0;
   at::Tensor flat{};
-  Work work{};
+  Pending sum{};
 
   /// A single dense tensor travels as it is.
   bool in_place() const { return tensors.size() == 1 && tensors[0].is_contiguous(); }
@@ -84,163 +73,45 @@ std::vector<Bucket> buckets_of(at::TensorList tensors) {
   return buckets;
 }
 
+void check_dense(const at::Tensor& tensor) {
+  TORCH_CHECK(tensor.defined() && tensor.is_contiguous(), "a tensor for a collective is not dense");
+}
+
+void check_parts(const at::Tensor& part, const at::Tensor& parts, int64_t world) {
+  check_dense(part), check_dense(parts);
+  TORCH_CHECK(part.scalar_type() == parts.scalar_type() && part.device() == parts.device(),
+              "a collective's tensors differ in dtype or device");
+  TORCH_CHECK(parts.numel() == world * part.numel(), "a collective of ", world, " processes with ",
+              part.numel(), " values each needs ", world * part.numel(), " values together, not ",
+              parts.numel(), ": pad them");
+}
+
+/// As c10d's calls want it; autograd has no part in this.
+at::Tensor flat_view(const at::Tensor& tensor) { return tensor.detach().view({-1}); }
+
+/// `work` on `tensor`, and what is left to do on the host when it is there.
+Pending pending(const std::shared_ptr<Peers>& peers, Work work, const at::Tensor& tensor,
+                std::function<void()> then = {}) {
+  return Pending([weak = std::weak_ptr(peers), work = std::move(work), tensor, then = std::move(then)] {
+    const auto alive = weak.lock();
+    TORCH_CHECK(alive, "a collective is waited for after its processes have parted");
+    alive->wait(work, tensor);
+    if (then) then();
+  });
+}
+
+/// Of one process: what it gives is what it gets.
+void copy_own(const at::Tensor& to, const at::Tensor& from) {
+  if (to.const_data_ptr() != from.const_data_ptr()) to.copy_(from);
+}
+
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace
 
-class Processes::Peers {
- public:
-  Peers(const Launch& launch, const Timing& timing)
-      : launch_(launch), exceptions_(std::uncaught_exceptions()) {
-    // c10d's own messages, with stack traces, would stand between ours.
-    if (!std::getenv("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
-    const InterruptEndsProgram at_once;  // c10d does not stop waiting for peers
-    try {
-      store_ = connect(timing, /*serve=*/!launch.store_runs && launch.rank == 0);
-      join(timing);
-      gloo_ = make_gloo_group(named("gloo"), launch.rank, launch.world, launch.address, timing.join);
-      const auto own = c10::make_intrusive<c10d::PrefixStore>(prefix_, connect(timing, /*serve=*/false));
-      const std::string holder = launch.store_runs ? "the launcher, which serves the processes' store,"
-                                                   : "rank 0, which serves the processes' store,";
-      heartbeat_ = std::make_unique<Heartbeat>(own, launch.rank, launch.world,
-                                               HeartbeatTiming{timing.beat, timing.missed}, holder,
-                                               [this] { abort_gpu(); });
-    } catch (const c10::Error& error) {
-      throw Error(
-          ExitCode::kFailure,
-          fmt::format("rank {} of {} could not meet the others at {}:{} (MASTER_ADDR, MASTER_PORT): {}. "
-                      "Check that the port is free there and that all processes were started.",
-                      launch.rank, launch.world, launch.address, launch.port,
-                      first_line(error.what_without_backtrace())));
-    }
-  }
-
-  ~Peers() {
-    const bool lost = failed_ || !heartbeat_->loss().empty();
-    if (lost || std::uncaught_exceptions() > exceptions_) {
-      heartbeat_->fail();
-    } else {
-      heartbeat_->finish();
-    }
-    if (!heartbeat_->stop()) heartbeat_.release();
-    // Threads that wait for a dead peer cannot be joined; they end with the process, which is about to.
-    if (lost) gloo_.release(), gpu_.release(), store_.release();
-  }
-
-  void check() {
-    const std::string loss = heartbeat_->loss();
-    if (!loss.empty()) throw failure(loss);
-  }
-
-  Work sum(at::Tensor& tensor) {
-    std::vector<at::Tensor> list{tensor};
-    return group_of(tensor).allreduce(list);
-  }
-  Work broadcast(at::Tensor& tensor, int root) {
-    std::vector<at::Tensor> list{tensor};
-    c10d::BroadcastOptions options;
-    options.rootRank = root;
-    return group_of(tensor).broadcast(list, options);
-  }
-
-  /// On the CPU the host waits, on a GPU the current stream does.
-  void wait(const Work& work, const at::Tensor& tensor) {
-    if (!tensor.is_cpu()) {
-      work->wait();
-      return;
-    }
-    while (true) {
-      try {
-        work->wait(kLook);
-        return;
-      } catch (const std::exception& error) {  // that it is not there yet, or that it failed
-        if (work->isCompleted() && !work->isSuccess()) {
-          const std::string loss = heartbeat_->find_loss();
-          throw failure(loss.empty() ? fmt::format("the connection to another process broke: {}",
-                                                   first_line(error.what()))
-                                     : loss);
-        }
-      }
-      check();
-    }
-  }
-
- private:
-  Store connect(const Timing& timing, bool serve) const {
-    c10d::TCPStoreOptions options;
-    options.port = launch_.port;
-    options.isServer = serve;
-    options.waitWorkers = false;
-    options.timeout = timing.join;
-    return c10::make_intrusive<c10d::TCPStore>(launch_.address, options);
-  }
-  Store named(const std::string& name) const {
-    return c10::make_intrusive<c10d::PrefixStore>(prefix_ + "/" + name, store_);
-  }
-
-  void join(const Timing& timing) {
-    const auto common = c10::make_intrusive<c10d::PrefixStore>(prefix_, store_);
-    if (common->add(Heartbeat::key(launch_.rank), 1) != 1)
-      throw usage_error("two processes have RANK {}. Each needs its own, from 0 to {}.", launch_.rank,
-                        launch_.world - 1);
-    for (int rank = 0; rank < launch_.world; ++rank) {
-      try {
-        common->wait({Heartbeat::key(rank)}, timing.join);
-      } catch (const c10::Error&) {
-        throw Error(
-            ExitCode::kFailure,
-            fmt::format("rank {} of {} has not arrived at {}:{} within {} s. Check that all processes "
-                        "were started, with the same MASTER_ADDR, MASTER_PORT and WORLD_SIZE.",
-                        rank, launch_.world, launch_.address, launch_.port,
-                        std::chrono::duration_cast<std::chrono::seconds>(timing.join).count()));
-      }
-    }
-  }
-
-  c10d::Backend& group_of(const at::Tensor& tensor) {
-    check();
-    if (tensor.is_cpu()) return *gloo_;
-    std::lock_guard lock(gpu_mutex_);
-    if (!gpu_) gpu_ = make_gpu_group(named("gpu"), launch_.rank, launch_.world);
-    return *gpu_;
-  }
-
-  /// Frees the host from GPU work that waits for a dead peer.
-  void abort_gpu() {
-    std::lock_guard lock(gpu_mutex_);
-    if (gpu_) gpu_->abort();
-  }
-
-  Error failure(const std::string& loss) {
-    failed_ = true;
-    return {
-        ExitCode::kFailure,
-        fmt::format("{}. This process (rank {}) cannot go on without it. See what that one said last, then "
-                    "start all of them again; --resume goes on from the last checkpoint.",
-                    loss, launch_.rank)};
-  }
-
-  /// A launcher's store outlives us, and others may meet there after us: in this process, or when it is
-  /// started again.
-  static std::string next_prefix(const Launch& launch) {
-    static int met = 0;
-    return fmt::format("tightloop/{}/{}", launch.attempt, met++);
-  }
-
-  const Launch launch_;
-  const std::string prefix_ = next_prefix(launch_);
-  const int exceptions_;  // under way when this was made
-  bool failed_ = false;
-  Store store_;
-  ProcessGroup gloo_;
-  std::mutex gpu_mutex_;
-  ProcessGroup gpu_;
-  std::unique_ptr<Heartbeat> heartbeat_;
-};
-
 Processes::Processes(const std::optional<Launch>& launch, const Timing& timing)
     : launch_(launch.value_or(Launch{})) {
-  if (launch_.world > 1 || launch_.group_of_one) peers_ = std::make_unique<Peers>(launch_, timing);
+  if (launch_.world > 1 || launch_.group_of_one) peers_ = std::make_shared<Peers>(launch_, timing);
 }
 Processes::~Processes() = default;
 
@@ -250,17 +121,53 @@ void Processes::sum_(at::TensorList tensors) {
   std::deque<Bucket> under_way;
   const auto finish = [&] {
     auto& bucket = under_way.front();
-    peers_->wait(bucket.work, bucket.flat);
+    bucket.sum.wait();
     bucket.unpack();
     under_way.pop_front();
   };
   for (auto& bucket : buckets_of(tensors)) {
     if (under_way.size() == kBucketsUnderWay) finish();
     bucket.pack();
-    bucket.work = peers_->sum(bucket.flat);
+    bucket.sum = all_reduce(bucket.flat);
     under_way.push_back(std::move(bucket));
   }
   while (!under_way.empty()) finish();
+}
+
+Pending Processes::all_reduce(const at::Tensor& tensor) {
+  check_dense(tensor);
+  if (!peers_ || tensor.numel() == 0) return {};
+  std::vector<at::Tensor> list{flat_view(tensor)};
+  auto work = peers_->group_of(tensor).allreduce(list);
+  return pending(peers_, std::move(work), list[0]);
+}
+
+Pending Processes::reduce_scatter(const at::Tensor& part, const at::Tensor& parts) {
+  check_parts(part, parts, world());
+  c10::NoGradGuard no_grad;
+  at::Tensor to = flat_view(part), from = flat_view(parts);
+  if (!peers_) copy_own(to, from);
+  if (!peers_ || to.numel() == 0) return {};
+  auto& group = peers_->group_of(from);
+  if (!from.is_cpu()) return pending(peers_, group._reduce_scatter_base(to, from), to);
+  // Gloo has none: c10d makes these same two steps for it, but as one that can only be waited for without a
+  // limit, which a dead peer would keep waiting.
+  std::vector<at::Tensor> sum{from.clone()};
+  auto work = group.allreduce(sum);
+  return pending(peers_, std::move(work), sum[0],
+                 [to, own = sum[0].narrow(0, rank() * to.numel(), to.numel())] {
+                   c10::NoGradGuard no_grad;
+                   to.copy_(own);
+                 });
+}
+
+Pending Processes::all_gather(const at::Tensor& parts, const at::Tensor& part) {
+  check_parts(part, parts, world());
+  c10::NoGradGuard no_grad;
+  at::Tensor to = flat_view(parts), from = flat_view(part);
+  if (!peers_) copy_own(to, from);
+  if (!peers_ || to.numel() == 0) return {};
+  return pending(peers_, peers_->group_of(from)._allgather_base(to, from), to);
 }
 
 double Processes::sum(double value) {
@@ -281,7 +188,10 @@ void Processes::broadcast(const at::Tensor& tensor, int root) {
   if (!peers_) return;
   c10::NoGradGuard no_grad;
   auto dense = tensor.detach().contiguous();
-  peers_->wait(peers_->broadcast(dense, root), dense);
+  std::vector<at::Tensor> list{dense};
+  c10d::BroadcastOptions options;
+  options.rootRank = root;
+  pending(peers_, peers_->group_of(dense).broadcast(list, options), dense).wait();
   if (!dense.is_same(tensor) && dense.data_ptr() != tensor.data_ptr()) tensor.detach().copy_(dense);
 }
 

@@ -4,12 +4,42 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "dist/launch.h"
 
 namespace tightloop {
+
+class Peers;
+
+/// A collective under way. It keeps its tensors alive; what is in them is for nobody until wait().
+///
+/// Dropped without wait(), it still takes place, for the peers count on it, but what it gives is lost: its
+/// output may hold anything.
+class [[nodiscard]] Pending {
+ public:
+  /// One that is done.
+  Pending() = default;
+  explicit Pending(std::function<void()> finish) : finish_(std::move(finish)) {}
+  Pending(Pending&& other) noexcept : finish_(std::exchange(other.finish_, nullptr)) {}
+  Pending& operator=(Pending&& other) noexcept {
+    finish_ = std::exchange(other.finish_, nullptr);
+    return *this;
+  }
+
+  /// From here on the result is there: for the host where it is on the CPU, for what comes next on the
+  /// current stream where it is on a GPU. Once more, it does nothing; after an error it throws that again.
+  void wait() {
+    if (finish_) finish_();
+    finish_ = nullptr;
+  }
+
+ private:
+  std::function<void()> finish_;
+};
 
 /// The processes that train together, each on its share of the rows. All of them make the same calls in the
 /// same order. Alone (launched without torchrun), every call leaves things as they are and costs nothing.
@@ -50,6 +80,20 @@ class Processes {
   /// Whether it is true in any process.
   bool any(bool value) { return world() == 1 ? value : sum(int64_t{value}) > 0; }
 
+  /// The collectives on one dense tensor each, in its own dtype: they start at once, several may be under
+  /// way, and `collective(...).wait()` is one that blocks. Sizes are the same in every process, and `parts`
+  /// is `world()` times as large as `part`: whoever has a size that does not divide pads it, for a remainder
+  /// that some processes have and others do not would be everybody's special case. `part` may be our own
+  /// piece of `parts`.
+
+  /// Adds up `tensor` over all processes, in place; the same bits everywhere.
+  Pending all_reduce(const at::Tensor& tensor);
+  /// `part` becomes our piece, the rank-th, of the sum of `parts` over all processes. `parts` keeps its
+  /// values, save for `part` within it.
+  Pending reduce_scatter(const at::Tensor& part, const at::Tensor& parts);
+  /// `parts` becomes the processes' `part`s, by rank.
+  Pending all_gather(const at::Tensor& parts, const at::Tensor& part);
+
   /// Replaces the tensor's values by those of `root`.
   void broadcast(const at::Tensor& tensor, int root = 0);
   /// The value of `root`. Where that fails it warns and gives our own: for numbers that only inform.
@@ -61,9 +105,8 @@ class Processes {
   void check();
 
  private:
-  class Peers;
   Launch launch_;
-  std::unique_ptr<Peers> peers_;  // null when alone
+  std::shared_ptr<Peers> peers_;  // null when alone; a Pending holds it weakly
 };
 
 }  // namespace tightloop

@@ -254,29 +254,6 @@ TEST(Processes, TheLastToLeaveIsWaitedFor) {
   processes.check();  // nobody has left
 }
 
-/// One of two processes is sent a signal while the other is in the middle of things; that one's last words.
-std::string last_words(int victim, int signal, const std::string& busy_with, Environment environment = {}) {
-  using Clock = std::chrono::steady_clock;
-  environment["TIGHTLOOP_TEST_VICTIM"] = std::to_string(victim);
-  environment["TIGHTLOOP_TEST_BUSY"] = busy_with;
-  TempFolder folder;
-  auto children = start_children(folder, 2, environment);
-  const auto start = Clock::now();
-  while (!fs::exists(folder / "ready-0") || !fs::exists(folder / "ready-1")) {
-    if (Clock::now() - start > std::chrono::seconds(30)) {
-      ADD_FAILURE() << "not ready: " << children[0].output() << children[1].output();
-      return {};
-    }
-    std::this_thread::sleep_for(milliseconds(5));
-  }
-  std::this_thread::sleep_for(milliseconds(100));
-  children[static_cast<size_t>(victim)].kill(signal);
-  auto& other = children[static_cast<size_t>(1 - victim)];
-  const auto code = other.wait(std::chrono::seconds(10));
-  EXPECT_TRUE(code == 0) << code.value_or(-1) << " after 10 s:\n" << other.output();
-  return other.output();
-}
-
 /// What the children of last_words do.
 void be_interrupted(const Processes::Timing& timing = {}) {
   const std::string folder = std::getenv("TIGHTLOOP_TEST_FOLDER"), busy = std::getenv("TIGHTLOOP_TEST_BUSY");
@@ -292,8 +269,6 @@ void be_interrupted(const Processes::Timing& timing = {}) {
   error_of(ExitCode::kFailure, [&] { processes.barrier(); });  // nor does anything else work then
   std::fprintf(stderr, "last words: %s\n", message.c_str());
 }
-
-#define EXPECT_CONTAINS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
 TEST(Processes, AKilledPeerEndsAWaitingCall) {
   if (in_child()) return be_interrupted();
