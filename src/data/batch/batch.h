@@ -4,18 +4,6 @@
 
 namespace tightloop {
 
-/// Where batches live: the device supplies it (pinned memory for CUDA), so that data/ knows nothing of
-/// devices.
-class HostAllocator {
- public:
-  virtual ~HostAllocator() = default;
-  virtual void* allocate(uint64_t bytes) = 0;
-  virtual void release(void* memory) = 0;
-};
-
-/// Ordinary memory, aligned to cache lines. What loaders use when they are given no other.
-HostAllocator& heap_allocator();
-
 /// One micro-batch of a language model. Row r predicts targets[r][t] from inputs[r][0..t] wherever
 /// loss_mask[r][t] is 1. The arrays are (rows, length), row-major, and belong to the loader's ring: valid
 /// until the batch is given back.

@@ -1,8 +1,6 @@
 #include "data/batch/loader.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <new>
 
 #include "core/error.h"
 #include "core/random.h"
@@ -11,27 +9,16 @@ namespace tightloop {
 
 namespace {
 
-class HeapAllocator : public HostAllocator {
- public:
-  void* allocate(uint64_t bytes) override {
-    void* memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
-    if (!memory) throw device_error("out of memory: {} bytes for a batch.", bytes);
-    return memory;
-  }
-  void release(void* memory) override { std::free(memory); }
-};
-
-// A slot's arrays lie in one allocation: a single copy can move all of them.
 uint64_t slot_bytes(int64_t rows, int64_t length) {
   const uint64_t cells = rows * length;
   return cells * (3 * sizeof(int32_t) + 1) + (rows + 1) * sizeof(int32_t);
 }
 
-void lay_out(Batch& batch, void* memory, int64_t rows, int64_t length) {
+void lay_out(Batch& batch, std::byte* memory, int64_t rows, int64_t length) {
   const int64_t cells = rows * length;
   batch.rows = rows;
   batch.length = length;
-  batch.inputs = static_cast<int32_t*>(memory);
+  batch.inputs = reinterpret_cast<int32_t*>(memory);
   batch.targets = batch.inputs + cells;
   batch.bounds = batch.targets + cells;
   batch.sources = batch.bounds + cells + 1;
@@ -39,11 +26,6 @@ void lay_out(Batch& batch, void* memory, int64_t rows, int64_t length) {
 }
 
 }  // namespace
-
-HostAllocator& heap_allocator() {
-  static HeapAllocator allocator;
-  return allocator;
-}
 
 LoaderOptions loader_options(const DataConfig& config) {
   LoaderOptions options;
@@ -57,7 +39,6 @@ LoaderOptions loader_options(const DataConfig& config) {
 Loader::Loader(std::shared_ptr<const Documents> documents, const LoaderOptions& options)
     : options_(options),
       first_row_(options.first_row.value_or(options.first_batch * options.world * options.rows)),
-      allocator_(options.allocator ? *options.allocator : heap_allocator()),
       plan_(make_row_plan(options.rows_kind, std::move(documents), options.seq_len, options.pad_id,
                           options.seed)) {
   if (options.rows <= 0 || options.rank < 0 || options.rank >= options.world) {
@@ -70,17 +51,12 @@ Loader::Loader(std::shared_ptr<const Documents> documents, const LoaderOptions& 
   const int threads = std::max(0, options.threads);
   slots_.resize(std::max(2, threads * options.prefetch + 1));  // one more: the consumer holds one
   for (Batch& slot : slots_) {
-    lay_out(slot, allocator_.allocate(slot_bytes(options.rows, plan_->length())), options.rows,
-            plan_->length());
+    memory_.push_back(std::make_unique_for_overwrite<std::byte[]>(slot_bytes(options.rows, plan_->length())));
+    lay_out(slot, memory_.back().get(), options.rows, plan_->length());
   }
   prefetcher_ = std::make_unique<Prefetcher>(threads, static_cast<int>(slots_.size()), options.first_batch,
                                              options.shuffle ? -1 : batches(),
                                              [this](int64_t index, int slot) { fill(index, slots_[slot]); });
-}
-
-Loader::~Loader() {
-  prefetcher_.reset();
-  for (Batch& slot : slots_) allocator_.release(slot.inputs);
 }
 
 int64_t Loader::batches() const {

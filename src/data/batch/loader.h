@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -24,13 +25,11 @@ struct LoaderOptions {
   int threads = 2;      // 0: batches are made when they are asked for
   int prefetch = 2;     // batches that each thread may be ahead
   int64_t rank = 0, world = 1;
-  int64_t first_batch = 0;             // go on from this micro-batch
-  std::optional<uint64_t> first_row;   // with this row, where batches before had another size or world
-  HostAllocator* allocator = nullptr;  // must outlive the loader; ordinary memory without one
+  int64_t first_batch = 0;            // go on from this micro-batch
+  std::optional<uint64_t> first_row;  // with this row, where batches before had another size or world
 };
 
-/// The options as the configuration has them; rows, seed, rank, world, first_batch and allocator are the
-/// caller's.
+/// The options as the configuration has them; rows, seed, rank, world and first_batch are the caller's.
 LoaderOptions loader_options(const DataConfig& config);
 
 /// Micro-batches, prepared ahead by threads. Batch k of rank r is a function of (seed, data, k, r) alone:
@@ -39,7 +38,6 @@ LoaderOptions loader_options(const DataConfig& config);
 class Loader {
  public:
   Loader(std::shared_ptr<const Documents> documents, const LoaderOptions& options);
-  ~Loader();
 
   /// The next micro-batch, valid until the next call. Waits if it is not ready. Only for endless (shuffled)
   /// loaders, or while batches() have not all been taken.
@@ -65,8 +63,8 @@ class Loader {
 
   const LoaderOptions options_;
   const uint64_t first_row_;
-  HostAllocator& allocator_;
   std::shared_ptr<const RowPlan> plan_;
+  std::vector<std::unique_ptr<std::byte[]>> memory_;  // of a slot each
   std::vector<Batch> slots_;
   std::unique_ptr<Prefetcher>
       prefetcher_;  // last, so that its threads stop before anything they use goes away

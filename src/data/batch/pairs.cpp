@@ -107,14 +107,14 @@ void PairPlan::make(const Documents& documents, const PairOptions& options, uint
 PairLoader::PairLoader(std::shared_ptr<const Documents> documents, const PairOptions& options)
     : options_(options),
       first_place_(options.first_place.value_or(options.first_batch * options.world)),
-      allocator_(options.allocator ? *options.allocator : heap_allocator()),
       documents_(std::move(documents)),
       plan_(*documents_, options) {
   const int threads = std::max(0, options.threads);
   slots_.resize(std::max(2, threads * options.prefetch + 1));
   const auto cells = static_cast<uint64_t>(options.batch_tokens), rows = plan_.most_rows();
   for (PairBatch& slot : slots_) {
-    slot.source = static_cast<int32_t*>(allocator_.allocate((3 * cells + 2 * rows) * sizeof(int32_t)));
+    memory_.push_back(std::make_unique_for_overwrite<int32_t[]>(3 * cells + 2 * rows));
+    slot.source = memory_.back().get();
     slot.inputs = slot.source + cells;
     slot.targets = slot.inputs + cells;
     slot.source_lengths = slot.targets + cells;
@@ -123,11 +123,6 @@ PairLoader::PairLoader(std::shared_ptr<const Documents> documents, const PairOpt
   prefetcher_ = std::make_unique<Prefetcher>(threads, static_cast<int>(slots_.size()), options.first_batch,
                                              options.shuffle ? -1 : batches(),
                                              [this](int64_t index, int slot) { fill(index, slots_[slot]); });
-}
-
-PairLoader::~PairLoader() {
-  prefetcher_.reset();
-  for (PairBatch& slot : slots_) allocator_.release(slot.source);
 }
 
 int64_t PairLoader::batches() const {

@@ -6,7 +6,6 @@
 #include <span>
 #include <vector>
 
-#include "data/batch/batch.h"
 #include "data/batch/prefetcher.h"
 #include "data/store/documents.h"
 
@@ -37,7 +36,6 @@ struct PairOptions {
   int64_t rank = 0, world = 1;
   int64_t first_batch = 0;
   std::optional<uint64_t> first_place;  // of the sequence below, where the world was another one before
-  HostAllocator* allocator = nullptr;
 };
 
 /// Which pairs share a batch. Pairs are taken in an order shuffled by the seed, a large window at a time; in
@@ -75,7 +73,6 @@ class PairPlan {
 class PairLoader {
  public:
   PairLoader(std::shared_ptr<const Documents> documents, const PairOptions& options);
-  ~PairLoader();
 
   const PairBatch& next();
   const PairBatch* try_next();  // nothing after the last of an unshuffled pass
@@ -93,11 +90,11 @@ class PairLoader {
 
   const PairOptions options_;
   const uint64_t first_place_;
-  HostAllocator& allocator_;
   std::shared_ptr<const Documents> documents_;
   const PairPlan plan_;
+  std::vector<std::unique_ptr<int32_t[]>> memory_;  // of a slot each
   std::vector<PairBatch> slots_;
-  std::unique_ptr<Prefetcher> prefetcher_;
+  std::unique_ptr<Prefetcher> prefetcher_;  // last, as in Loader
 };
 
 }  // namespace tightloop
