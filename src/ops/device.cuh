@@ -29,6 +29,35 @@ cudaError_t start(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t s
   return cudaGetLastError();
 }
 
+/// Bytes of shared memory that one block of the current device can have.
+inline cudaError_t most_shared(int& bytes) {
+  int device = 0;
+  const auto status = cudaGetDevice(&device);
+  if (status != cudaSuccess) return status;
+  return cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+}
+
+/// As start, for a kernel that prefers shared memory to cache. Its limit is always raised to `most`, so that
+/// host threads that take less do not lower it under this launch.
+template <class... Parameters, class... Arguments>
+cudaError_t start_with_shared(int most, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared,
+                              cudaStream_t stream, const Arguments&... arguments) {
+  auto status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
+  if (status == cudaSuccess)
+    status = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                  cudaSharedmemCarveoutMaxShared);
+  if (status != cudaSuccess) return status;
+  kernel<<<grid, block, shared, stream>>>(arguments...);
+  return cudaGetLastError();
+}
+
+/// The device's clock, nanoseconds from 1970.
+__device__ inline unsigned long long nanoseconds_now() {
+  unsigned long long nanoseconds;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(nanoseconds));
+  return nanoseconds;
+}
+
 /// The launch's `shared` bytes, aligned to 16.
 __device__ inline unsigned char* dynamic_shared() {
   extern __shared__ __align__(16) unsigned char bytes[];

@@ -28,6 +28,13 @@ class OnDevice : public ::testing::TestWithParam<const char*> {
   INSTANTIATE_TEST_SUITE_P(Each, suite, ::testing::Values("cpu", "cuda"), \
                            [](const auto& info) { return std::string(info.param); })
 
+/// Whether CUDA's kernels run as fibers in the place of the CPU's (tests_kernels).
+#ifdef TIGHTLOOP_FIBERS
+constexpr bool kFibers = true;
+#else
+constexpr bool kFibers = false;
+#endif
+
 /// The tolerances of docs/numerics.md: one rounding of the dtype.
 double tolerance(at::ScalarType dtype);
 

@@ -90,7 +90,7 @@ TEST_P(CrossEntropyOn, AgreesWithEveryOption) {
 // every offset from a 16-byte boundary.
 TEST_P(CrossEntropyOn, AgreesOnLongRows) {
   const bool gpu = device.is_cuda();
-  for (const int64_t V : {8191, 8193, 50257, gpu ? 70001 : 9001, gpu ? 151937 : 9002})
+  for (const int64_t V : {8191, 8193, 50257, 70001, gpu ? 151937 : 9001})
     for (const auto dtype : {at::kFloat, at::kBFloat16})
       for (const bool every : {false, true}) {
         SCOPED_TRACE(::testing::Message() << V << ' ' << dtype << ' ' << device << " options " << every);
@@ -124,7 +124,7 @@ TEST_P(CrossEntropyOn, WritesTheGradientWhereItIsTold) {
     // An element past a 16-byte boundary where the logits are on one.
     expect_written(logits, at::empty({40 * V + 1}, logits.options()).narrow(0, 1, 40 * V).view({40, V}),
                    "not aligned alike");
-    if (!device.is_cuda()) continue;
+    if (!device.is_cuda() && !kFibers) continue;
     const Tensor wide = at::full({40, V + 7}, 7.0f, logits.options()), inside = wide.narrow(1, 3, V);
     inside.copy_(logits);
     expect_written(inside, inside, "rows of a wider matrix");
@@ -216,7 +216,7 @@ TEST_P(CrossEntropyOn, GivesTheSameBitsAgain) {
 }
 
 TEST_P(CrossEntropyOn, ShowsTargetsOutsideTheVocabulary) {
-  if (!device.is_cuda()) GTEST_SKIP() << "an error on the CPU";
+  if (!device.is_cuda() && !kFibers) GTEST_SKIP() << "an error on the CPU";
   const Tensor logits = random_tensor({3, 40}, at::kFloat, 1).to(device);
   const Tensor targets = at::tensor(std::vector<int64_t>{5, 40, -1}).to(device);
   Tensor leaf = logits.clone().requires_grad_();
@@ -290,9 +290,10 @@ TEST(CrossEntropy, PlainTwinHasTheRightGradientWithEveryOption) {
 
 TEST(CrossEntropy, RefusesTargetsOutsideTheVocabulary) {
   const Tensor logits = random_tensor({2, 4}, at::kFloat, 1);
+  EXPECT_THROW(ops::cross_entropy(logits, at::tensor({int64_t{0}})), c10::Error);
+  if (kFibers) GTEST_SKIP() << "a GPU shows NaN";
   EXPECT_THROW(ops::cross_entropy(logits, at::tensor({int64_t{0}, int64_t{4}})), c10::Error);
   EXPECT_THROW(ops::cross_entropy(logits, at::tensor({int64_t{0}, int64_t{-1}})), c10::Error);
-  EXPECT_THROW(ops::cross_entropy(logits, at::tensor({int64_t{0}})), c10::Error);
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ struct Softmax {
 template <class T, int kBlock, bool kCapped>
 __global__ void __launch_bounds__(kBlock, kMostThreads / kBlock)
     cross_entropy_kernel(const CrossEntropyRows c, int held) {
-  extern __shared__ uint4 row_packs[];
+  auto* row_packs = reinterpret_cast<uint4*>(dynamic_shared());
   __shared__ float warps[kBlock / 32];
   const int64_t row = blockIdx.x;
   const int V = static_cast<int>(c.V);
@@ -183,19 +183,12 @@ __global__ void __launch_bounds__(kBlock, kMostThreads / kBlock)
   }
 }
 
-// most: bytes of shared memory a block may have. The limit is always raised to that, so that threads with
-// rows of other lengths do not lower it under this launch.
+// most: bytes of shared memory a block may have.
 template <class T, int kBlock>
 cudaError_t run(const CrossEntropyRows& c, int held, int most, cudaStream_t stream) {
   const auto kernel =
       c.softcap > 0 ? cross_entropy_kernel<T, kBlock, true> : cross_entropy_kernel<T, kBlock, false>;
-  auto status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
-  if (status == cudaSuccess)
-    status = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                  cudaSharedmemCarveoutMaxShared);
-  if (status != cudaSuccess) return status;
-  kernel<<<static_cast<unsigned>(c.rows), kBlock, held * 16, stream>>>(c, held);
-  return cudaGetLastError();
+  return start_with_shared(most, kernel, static_cast<unsigned>(c.rows), kBlock, held * 16, stream, c, held);
 }
 
 }  // namespace
@@ -203,11 +196,8 @@ cudaError_t run(const CrossEntropyRows& c, int held, int most, cudaStream_t stre
 cudaError_t launch(const CrossEntropyRows& c, cudaStream_t stream) {
   if (c.rows == 0) return cudaSuccess;
   if (c.rows > INT_MAX || c.V > INT_MAX / 2 || c.V == 0) return cudaErrorInvalidValue;
-  int device = 0, most = 0;
-  auto status = cudaGetDevice(&device);
-  if (status == cudaSuccess)
-    status = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  if (status != cudaSuccess) return status;
+  int most = 0;
+  if (const auto status = most_shared(most); status != cudaSuccess) return status;
   most -= 1024;  // for the kernel's own
   return with_type(c.dtype, [&]<class T>(T) {
     const int64_t packs = c.V / kWide<T>;

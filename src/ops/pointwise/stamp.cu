@@ -9,9 +9,7 @@ namespace {
 constexpr unsigned long long kOrigin = 1'700'000'000'000'000'000ull;
 
 __global__ void lap_kernel(const Lap lap) {
-  unsigned long long nanoseconds;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(nanoseconds));
-  const double now = 1e-9 * static_cast<double>(static_cast<long long>(nanoseconds - kOrigin));
+  const double now = 1e-9 * static_cast<double>(static_cast<long long>(nanoseconds_now() - kOrigin));
   if (lap.part >= 0) lap.row[lap.part] += now - lap.row[lap.clock];
   lap.row[lap.clock] = now;
 }

@@ -8,7 +8,9 @@
 #include <cuda_fp16.h>
 #include <ucontext.h>
 
+#include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -74,7 +76,7 @@ inline bool release(Block& block, size_t begin, size_t end, decltype(Fiber::stat
 
 inline void run_block(Block& block) {
   const size_t threads = block.size.x * block.size.y * block.size.z;
-  if (threads % 32 != 0) throw std::logic_error("a block must be of whole warps");
+  if (threads % 32 != 0 && threads != 1) throw std::logic_error("a block must be of whole warps");
   std::memset(block.shared.data(), 0xff, block.shared.size());
   block.exchange.assign(threads * 8, 0);
   block.fibers.resize(threads);
@@ -103,7 +105,7 @@ inline void run_block(Block& block) {
       moved = true;
     }
     for (size_t warp = 0; warp < threads; warp += 32)
-      moved |= release(block, warp, warp + 32, Fiber::kAtWarp);
+      moved |= release(block, warp, std::min(warp + 32, threads), Fiber::kAtWarp);
     moved |= release(block, 0, threads, Fiber::kAtBlock);
     if (!moved && done < threads) throw std::logic_error("threads wait for each other at different barriers");
   }
@@ -142,6 +144,15 @@ inline float __shfl_xor_sync(unsigned, float value, int distance) {
   cuda_on_cpu::wait(cuda_on_cpu::Fiber::kAtWarp);  // before somebody shows the next
   return value;
 }
+inline int __syncthreads_or(int mine) {
+  cuda_on_cpu::Block& block = *cuda_on_cpu::running;
+  block.exchange[static_cast<size_t>(block.current->index) * 8] = mine != 0;
+  cuda_on_cpu::wait(cuda_on_cpu::Fiber::kAtBlock);
+  int any = 0;
+  for (size_t i = 0; i < block.exchange.size(); i += 8) any |= block.exchange[i] != 0;
+  cuda_on_cpu::wait(cuda_on_cpu::Fiber::kAtBlock);  // before somebody shows the next
+  return any;
+}
 inline uint32_t __umulhi(uint32_t a, uint32_t b) { return static_cast<uint32_t>(uint64_t{a} * b >> 32); }
 inline float __expf(float x) { return std::exp(x); }
 inline float __fdividef(float a, float b) { return a / b; }
@@ -168,6 +179,23 @@ cudaError_t start(void (*kernel)(Parameters...), dim3 grid, dim3 size, size_t sh
         cuda_on_cpu::run_block(block);
       }
   return cudaSuccess;
+}
+
+inline cudaError_t most_shared(int& bytes) {
+  bytes = 227 << 10;  // as a Hopper
+  return cudaSuccess;
+}
+
+template <class... Parameters, class... Arguments>
+cudaError_t start_with_shared(int most, void (*kernel)(Parameters...), dim3 grid, dim3 size, size_t shared,
+                              cudaStream_t stream, const Arguments&... arguments) {
+  if (shared > static_cast<size_t>(most)) return cudaErrorInvalidValue;
+  return start(kernel, grid, size, shared, stream, arguments...);
+}
+
+inline unsigned long long nanoseconds_now() {
+  const auto since = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<unsigned long long>(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
 }
 
 inline unsigned char* dynamic_shared() { return cuda_on_cpu::running->shared.data(); }
