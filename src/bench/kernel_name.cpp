@@ -52,7 +52,7 @@ constexpr Text kNoFunctors[] = {"lambda",
                                 "__nv_dl_tag"};
 constexpr Text kNoFunctorEndings[] = {"_traits", "Traits", "Policy", "Metadata", "Params"};
 
-struct Word {
+struct NameWord {
   Text text;
   size_t end;
 };
@@ -60,8 +60,8 @@ struct Word {
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
 /// The names in a piece of a type, without the namespaces before them.
-std::vector<Word> words_of(Text text) {
-  std::vector<Word> words;
+std::vector<NameWord> words_of(Text text) {
+  std::vector<NameWord> words;
   for (size_t i = 0; i < text.size();) {
     size_t end = i;
     while (end < text.size() && is_word(text[end])) ++end;
@@ -102,7 +102,7 @@ std::vector<Text> split(Text text, char mark) {
 }
 
 std::optional<Text> dtype_in(Text text, bool integers) {
-  for (const Word& word : words_of(text)) {
+  for (const NameWord& word : words_of(text)) {
     if (const auto name = find(kFloats, word.text)) return name;
     if (const auto name = find(kIntegers, word.text); name && integers) return name;
   }
@@ -118,7 +118,7 @@ std::vector<Functor> functors_in(Text arguments) {
   std::vector<Functor> functors;
   for (const Text argument : split(arguments, ',')) {
     const auto words = words_of(argument);
-    const auto found = std::ranges::find_if(words, is_functor, &Word::text);
+    const auto found = std::ranges::find_if(words, is_functor, &NameWord::text);
     if (found != words.end())
       functors.push_back({found->text, dtype_in(argument.substr(found->end), /*integers=*/true)});
   }

@@ -27,9 +27,9 @@ bool is_number(const std::string& word) {
 
 bool is_option(const std::string& word) { return word.size() > 1 && word[0] == '-' && !is_number(word); }
 
-class Reader {
+class ArgumentReader {
  public:
-  Reader(CLI::App& app, const std::vector<std::string>& arguments)
+  ArgumentReader(CLI::App& app, const std::vector<std::string>& arguments)
       : arguments_(arguments), verb_(&app), config_(recipe_.bind()) {}
 
   CommandLine read() {
@@ -172,7 +172,7 @@ class Reader {
 }  // namespace
 
 CommandLine take_apart(CLI::App& app, const std::vector<std::string>& arguments) {
-  return Reader(app, arguments).read();
+  return ArgumentReader(app, arguments).read();
 }
 
 }  // namespace tightloop::cli

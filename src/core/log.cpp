@@ -18,7 +18,7 @@ namespace tightloop::log {
 
 namespace {
 
-class TerminalSink : public spdlog::sinks::base_sink<std::mutex> {
+class TerminalLog : public spdlog::sinks::base_sink<std::mutex> {
   void sink_it_(const spdlog::details::log_msg& message) override {
     const std::string text(message.payload.data(), message.payload.size());
     if (message.level >= spdlog::level::err)
@@ -31,7 +31,7 @@ class TerminalSink : public spdlog::sinks::base_sink<std::mutex> {
 };
 
 struct Sinks {
-  std::shared_ptr<TerminalSink> terminal = std::make_shared<TerminalSink>();
+  std::shared_ptr<TerminalLog> terminal = std::make_shared<TerminalLog>();
   std::shared_ptr<spdlog::details::thread_pool> pool =
       std::make_shared<spdlog::details::thread_pool>(8192, 1);
   std::shared_ptr<spdlog::async_logger> logger;

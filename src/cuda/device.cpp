@@ -44,12 +44,12 @@ double best_speed(size_t size, const std::function<void()>& copy) {
 }
 
 /// Device memory outside of torch's allocator, for a measurement.
-class Scratch {
+class DeviceMemory {
  public:
-  explicit Scratch(size_t size) { check(cudaMalloc(&data_, size), "allocating device memory"); }
-  ~Scratch() { cudaFree(data_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
+  explicit DeviceMemory(size_t size) { check(cudaMalloc(&data_, size), "allocating device memory"); }
+  ~DeviceMemory() { cudaFree(data_); }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
   void* data() const { return data_; }
 
  private:
@@ -194,7 +194,7 @@ class CudaDevice : public Device {
 
   CopySpeed measure_copies(size_t size) override {
     c10::cuda::CUDAGuard guard(index());
-    Scratch there(size);
+    DeviceMemory there(size);
     HostBuffer pinned(*this, size), pageable(cpu_device(), size);
     std::memset(pinned.data(), 1,
                 size);  // untouched pages would all be the one page of zeros, and in the cache

@@ -6,8 +6,8 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "data/generate/toy_pairs.h"
+#include "data/read/held_out.h"
 #include "data/render/render.h"
-#include "data/store/held_out.h"
 #include "data/store/source.h"
 #include "data/store/tail.h"
 

@@ -60,15 +60,15 @@ class Pairs {
   std::vector<Pair> pairs_;
 };
 
-struct Word {
+struct CountedWord {
   size_t begin;
   uint32_t length;
   int64_t count;
 };
 
-class Trainer {
+class BpeTrainer {
  public:
-  explicit Trainer(const WordCount& counts) {
+  explicit BpeTrainer(const WordCount& counts) {
     counts.each([&](std::string_view word, int64_t count) {
       words_.push_back({symbols_.size(), static_cast<uint32_t>(word.size()), count});
       for (const char c : word) symbols_.push_back(static_cast<uint8_t>(c));
@@ -132,7 +132,7 @@ class Trainer {
   }
 
   void merge(uint32_t w, const MergeRule& rule) {
-    Word& word = words_[w];
+    CountedWord& word = words_[w];
     int32_t* const symbols = &symbols_[word.begin];
     uint32_t kept = 0;
     for (uint32_t i = 0; i < word.length;) {
@@ -155,7 +155,7 @@ class Trainer {
   }
 
   std::vector<int32_t> symbols_;
-  std::vector<Word> words_;
+  std::vector<CountedWord> words_;
   Pairs pairs_;
   std::priority_queue<Entry> queue_;
   std::vector<uint32_t> fresh_;  // pairs that came up in this step
@@ -190,8 +190,8 @@ std::unique_ptr<Tokenizer> train_bpe(const BpeTrainOptions& options,
     model.tokens.push_back({std::string(1, static_cast<char>(b)), BpeModel::Token::kBytes});
   const int32_t merges = options.vocab_size - 256 - specials;
   if (merges > 0) {
-    Trainer trainer(count_words(*pattern, next_document, options.threads,
-                                [&](size_t bytes) { report("counting words", bytes, 0); }));
+    BpeTrainer trainer(count_words(*pattern, next_document, options.threads,
+                                   [&](size_t bytes) { report("counting words", bytes, 0); }));
     report("merging", 0, merges);
     MergeRule rule;
     for (int32_t i = 0; i < merges && trainer.next(rule, 256 + i); ++i) {

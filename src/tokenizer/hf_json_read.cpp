@@ -26,9 +26,9 @@ bool repeats_counted(std::string_view regex) {
 }
 
 /// Reads one file; every error names it.
-class Reader {
+class TokenizerReader {
  public:
-  Reader(const std::string& bytes, const std::string& source) : source_(source) {
+  TokenizerReader(const std::string& bytes, const std::string& source) : source_(source) {
     const auto parsed = parser_.parse(bytes);
     if (parsed.error())
       throw data_error("{} is not JSON: {}.", source_, simdjson::error_message(parsed.error()));
@@ -275,7 +275,7 @@ void set_token(BpeModel& model, std::string_view written, int64_t id, const std:
 }
 
 BpeModel parse_hf_json(const std::string& bytes, const std::string& source) {
-  return Reader(bytes, source).read();
+  return TokenizerReader(bytes, source).read();
 }
 
 BpeModel read_hf_json(const std::filesystem::path& path) {

@@ -4,7 +4,7 @@ namespace tightloop {
 
 namespace {
 
-struct Known {
+struct KnownPattern {
   SplitPattern pattern;
   std::string_view name;   // empty: another way to write the pattern above
   std::string_view regex;  // the first of a pattern is the one we write
@@ -17,7 +17,7 @@ struct Known {
   R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)" CONTRACTION \
   R"(?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)" CONTRACTION "?"
 
-constexpr Known kKnown[] = {
+constexpr KnownPattern kKnown[] = {
     {SplitPattern::kNone, "none", ""},
     {SplitPattern::kGpt2, "gpt2",
      R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"},
@@ -49,20 +49,20 @@ constexpr Known kKnown[] = {
 }  // namespace
 
 std::optional<SplitPattern> scanner_for(std::string_view regex, bool in_tiktoken) {
-  for (const Known& known : kKnown)
+  for (const KnownPattern& known : kKnown)
     if (!regex.empty() && known.regex == regex && (in_tiktoken || !known.only_tiktoken)) return known.pattern;
   return std::nullopt;
 }
 
 std::optional<SplitPattern> pattern_by_name(std::string_view name) {
   if (name == "cl100k") name = "gpt4";
-  for (const Known& known : kKnown)
+  for (const KnownPattern& known : kKnown)
     if (!name.empty() && known.name == name) return known.pattern;
   return std::nullopt;
 }
 
 std::string_view regex_of(SplitPattern pattern) {
-  for (const Known& known : kKnown)
+  for (const KnownPattern& known : kKnown)
     if (known.pattern == pattern) return known.regex;
   return {};
 }

@@ -15,9 +15,9 @@ namespace {
 constexpr std::string_view kSpace = "\xe2\x96\x81";  // the mark that stands for a space in pieces
 
 /// The fields of a protocol buffer, one after the other. Only what a model file needs.
-class Fields {
+class ProtobufFields {
  public:
-  explicit Fields(std::string_view bytes) : bytes_(bytes) {}
+  explicit ProtobufFields(std::string_view bytes) : bytes_(bytes) {}
 
   uint64_t number = 0;     // of the field
   uint64_t value = 0;      // of an integer
@@ -66,33 +66,33 @@ class Fields {
 enum PieceType : uint64_t { kNormal = 1, kUnknown = 2, kControl = 3, kByte = 6 };
 constexpr uint64_t kUnigram = 1;
 
-struct Model {
+struct UnigramModel {
   std::vector<std::pair<std::string, std::pair<float, uint64_t>>> pieces;  // text, score, type
   uint64_t type = kUnigram;
   std::string normalizer;
   bool plain = true;  // spaces are treated as they usually are
 };
 
-Model read_model(std::string_view bytes) {
-  Model model;
-  for (Fields all(bytes); all.next();) {
+UnigramModel read_model(std::string_view bytes) {
+  UnigramModel model;
+  for (ProtobufFields all(bytes); all.next();) {
     if (all.number == 1) {
       std::string text;
       float score = 0;
       uint64_t type = kNormal;
-      for (Fields piece(all.bytes); piece.next();) {
+      for (ProtobufFields piece(all.bytes); piece.next();) {
         if (piece.number == 1) text = piece.bytes;
         if (piece.number == 2 && piece.bytes.size() == 4) std::memcpy(&score, piece.bytes.data(), 4);
         if (piece.number == 3) type = piece.value;
       }
       model.pieces.push_back({std::move(text), {score, type}});
     } else if (all.number == 2) {
-      for (Fields trainer(all.bytes); trainer.next();) {
+      for (ProtobufFields trainer(all.bytes); trainer.next();) {
         if (trainer.number == 3) model.type = trainer.value;
         if (trainer.number == 24) model.plain &= trainer.value == 0;  // the mark as a suffix
       }
     } else if (all.number == 3) {
-      for (Fields normalizer(all.bytes); normalizer.next();) {
+      for (ProtobufFields normalizer(all.bytes); normalizer.next();) {
         if (normalizer.number == 1) model.normalizer = normalizer.bytes;
         // The mark before the first word, runs of spaces as one, the mark for a space.
         if (normalizer.number >= 3 && normalizer.number <= 5) model.plain &= normalizer.value == 1;
@@ -124,7 +124,7 @@ struct UnigramWords::Cache {
 
 std::unique_ptr<UnigramWords> UnigramWords::make(std::string_view bytes,
                                                  const std::function<bool(const std::string&)>& keeps) {
-  const Model model = read_model(bytes);
+  const UnigramModel model = read_model(bytes);
   static constexpr std::string_view kKnown[] = {"nmt_nfkc", "nfkc", "identity"};
   if (model.type != kUnigram || !model.plain ||
       std::ranges::find(kKnown, model.normalizer) == std::end(kKnown))

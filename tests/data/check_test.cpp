@@ -7,9 +7,9 @@
 
 #include "data/batch/loader.h"
 #include "data/batch/pairs.h"
+#include "data/batch/show.h"
 #include "data/byte_tokenizer.h"
 #include "data/dataset.h"
-#include "data/render/show.h"
 #include "data/store/prepare.h"
 #include "support.h"
 

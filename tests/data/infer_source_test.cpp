@@ -1,4 +1,4 @@
-#include "data/read/infer_source.h"
+#include "data/store/infer_source.h"
 
 #include <algorithm>
 

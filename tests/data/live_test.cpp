@@ -11,7 +11,7 @@
 #include "data/dataset.h"
 #include "data/gzip.h"
 #include "data/read/parquet.h"
-#include "data/read/text_cuts.h"
+#include "data/render/text_cuts.h"
 #include "data/store/prepare.h"
 #include "support.h"
 #include "tokenizer/bpe_train.h"

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "data/generate/random_documents.h"
+#include "data/store/random_documents.h"
 
 namespace tightloop {
 namespace {

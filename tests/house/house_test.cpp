@@ -73,6 +73,85 @@ TEST(House, LayersIncludeOnlyThoseBelowThem) {
       }
 }
 
+// The stages of a layer, from the bottom up: each includes itself and those above it in this list. An entry
+// is a folder, or a file that stands apart from its folder; "" are the files of the layer's own folder.
+const std::map<std::string, std::vector<std::vector<std::string>>> kStages{
+    {"tokenizer", {{"unicode/"}, {""}}},
+    {"data",
+     {{"data_config", "mixture", "prefetcher"},
+      {"read/"},
+      {"render/"},
+      {"generate/"},
+      {"store/"},
+      {"batch/"},
+      {""}}},
+    {"ops", {{""}, {"pointwise/"}, {"norm/"}, {"attention/"}, {"loss/"}, {"optim/"}}},
+    {"model", {{"files/safetensors"}, {"", "parts/", "files/huggingface_layout"}, {"files/"}, {"families/"}}},
+    {"train",
+     {{"train_config", "report/log_config", "report/flop_counter", "engine/precision", "engine/device_speed"},
+      {"settings/", "run/run_folder", "run/run_settings", "run/checkpoint"},
+      {"optim/", "engine/grad_scaler", "engine/step_numbers"},
+      {"run/"},
+      {"engine/", "settings/memory_plan", "settings/auto_sizes"},
+      {"report/"},
+      {""}}},
+    {"cli", {{""}, {"bench/"}, {"verbs/"}}},
+};
+
+/// The number of the stage that a file of a layer, "read/record.h", belongs to: by the longest entry; -1:
+/// none.
+int stage_of(const std::vector<std::vector<std::string>>& stages, const std::string& file) {
+  int found = -1;
+  size_t longest = 0;
+  for (size_t stage = 0; stage < stages.size(); ++stage)
+    for (const std::string& entry : stages[stage]) {
+      const bool matches = entry.empty() ? file.find('/') == file.npos
+                                         : file.starts_with(entry.ends_with('/') ? entry : entry + ".");
+      if (!matches || entry.size() < longest) continue;
+      found = static_cast<int>(stage), longest = entry.size();
+    }
+  return found;
+}
+
+TEST(House, FilesHaveTheStageOfTheLongestEntry) {
+  const std::vector<std::vector<std::string>> stages{{"config"}, {"run/", "files/one"}, {"files/"}, {""}};
+  EXPECT_EQ(stage_of(stages, "config.h"), 0);
+  EXPECT_EQ(stage_of(stages, "configs.h"), 3);
+  EXPECT_EQ(stage_of(stages, "run.h"), 3);
+  EXPECT_EQ(stage_of(stages, "run/a.cpp"), 1);
+  EXPECT_EQ(stage_of(stages, "files/one.h"), 1);
+  EXPECT_EQ(stage_of(stages, "files/two.h"), 2);
+  EXPECT_EQ(stage_of(stages, "other/a.h"), -1);
+}
+
+TEST(House, StagesOfALayerIncludeOnlyThoseBelowThem) {
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot / "src")) {
+    const auto inside = fs::relative(entry.path(), kRoot / "src");
+    const std::string layer = inside.begin()->string();
+    if (entry.is_directory() && inside.has_parent_path()) {
+      EXPECT_TRUE(kStages.contains(layer)) << inside << ": say in kStages which folder may include which";
+    }
+    if (!entry.is_regular_file() || !kStages.contains(layer)) continue;
+    const auto& stages = kStages.at(layer);
+    const int own = stage_of(stages, fs::relative(inside, layer).string());
+    EXPECT_GE(own, 0) << inside << " has no stage in kStages";
+    for (const auto& name : included(entry.path())) {
+      if (!name.starts_with("\"" + layer + "/")) continue;
+      EXPECT_LE(stage_of(stages, name.substr(layer.size() + 2)), own) << inside << " includes " << name;
+    }
+  }
+}
+
+TEST(House, FamiliesDoNotKnowEachOther) {
+  for (const auto& file : files_below({"src/model/families"}, {".h", ".cpp"}))
+    for (const auto& name : included(file)) {
+      if (!name.starts_with("\"model/families/")) continue;
+      const auto folder = fs::path(name.substr(1)).parent_path().filename();
+      EXPECT_TRUE(folder == file.parent_path().filename() || folder == "llama")  // qwen's class
+          << file << " includes " << name;
+    }
+}
+
 TEST(House, OpsDoNotKnowTokensOrData) {
   for (const auto& file : files_below({"src/ops"}, {".h", ".cpp", ".cu"}))
     for (const auto& name : included(file)) {

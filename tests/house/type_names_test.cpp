@@ -1,5 +1,7 @@
-// Two types of one name in one namespace are undefined behaviour that no compiler or linker has to report:
-// the linker keeps one of each pair of inline functions, for both.
+// One type, one name, all over src/: a reader who searches for it finds one thing. In one namespace two of
+// them are undefined behaviour as well, that no compiler or linker has to report: the linker keeps one of
+// each pair of inline functions, for both.
+#include <algorithm>
 #include <cctype>
 #include <map>
 #include <set>
@@ -48,11 +50,11 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-/// The types that a file defines at namespace scope, with their namespaces; those of anonymous ones are the
-/// file's own affair.
+/// The types that a file defines at namespace scope, anonymous ones too. Namespaces are left out, but for the
+/// plug-in's: a kernel's arguments have the name of its operator.
 std::set<std::string> types_of(const std::string& text) {
   const auto words = words_of(text);
-  const std::string kOther = "{", kAnonymous = "";
+  const std::string kOther = "{";
   const auto word = [&](size_t i) { return i < words.size() ? words[i] : std::string(); };
   std::set<std::string> types;
   std::vector<std::string> scopes;
@@ -68,7 +70,7 @@ std::set<std::string> types_of(const std::string& text) {
     if (words[i] == "{") scopes.push_back(kOther);
     static const std::set<std::string> kKeys{"struct", "class", "union", "enum"};
     bool at_namespace = true;
-    for (const auto& scope : scopes) at_namespace &= scope != kOther && scope != kAnonymous;
+    for (const auto& scope : scopes) at_namespace &= scope != kOther;
     if (!kKeys.contains(words[i]) || !at_namespace) continue;
     size_t at = i + 1;
     if (words[i] == "enum" && kKeys.contains(word(at))) ++at;
@@ -83,20 +85,20 @@ std::set<std::string> types_of(const std::string& text) {
     if (word(at) == ":")
       while (word(at) != "{" && word(at) != ";" && at < words.size()) ++at;
     if (word(at) != "{") continue;  // declared, or a template's parameter, or a specialization
-    std::string full;
-    for (const auto& scope : scopes) full += scope + "::";
-    types.insert(full + name);
+    const bool plugin =
+        std::ranges::any_of(scopes, [](const auto& scope) { return scope.ends_with("cuda"); });
+    types.insert((plugin ? "cuda::" : "") + name);
   }
   return types;
 }
 
 TEST(House, TypesOfAFileAreFound) {
   EXPECT_EQ(types_of("namespace a {\nstruct One { struct Inner {}; };\n// struct No {};\nclass Later;\n"
-                     "namespace b { enum class Two : int { kX }; }\nnamespace {\nclass Own {}; }\n"
+                     "namespace b::cuda { enum class Two : int { kX }; }\nnamespace {\nclass Own {}; }\n"
                      "template <class T> struct Three final : One { const char* s = \"struct No {\"; };\n"
                      "template <> struct Three<int> {};\nvoid f(struct tm* x) { struct Local {}; }\n}\n"
                      "#define X struct No {\nstruct [[nodiscard]] alignas(16) Four {};"),
-            (std::set<std::string>{"a::One", "a::b::Two", "a::Three", "Four"}));
+            (std::set<std::string>{"One", "cuda::Two", "Own", "Three", "Four"}));
 }
 
 TEST(House, NoTwoTypesHaveOneName) {

@@ -53,7 +53,7 @@ const std::vector<Optimization>& optimizations() {
 
 void ablation(const BenchAblationArguments& options, const Settings& settings) {
   const Recipe recipe = recipe_to_measure(options.file, settings, options.synthetic);
-  const Scratch scratch;
+  const BenchFolder scratch;
   nlohmann::json rows = nlohmann::json::array();
   std::string text =
       fmt::format("{:<32}{:>12}{:>12}{:>12}\n", "switched off", "ms without", "ms with", "costs ms");

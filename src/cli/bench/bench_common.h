@@ -18,9 +18,9 @@
 namespace tightloop::cli {
 
 /// A folder for runs that nobody keeps.
-struct Scratch {
+struct BenchFolder {
   std::filesystem::path path = temporary_folder() / fmt::format("tightloop-bench-{}", ::getpid());
-  ~Scratch() {
+  ~BenchFolder() {
     std::error_code ignored;
     std::filesystem::remove_all(path, ignored);
   }

@@ -12,8 +12,8 @@
 #include "core/allocations.h"
 #include "core/interrupt.h"
 #include "data/dataset.h"
-#include "train/engine/loading.h"
 #include "train/run/run_tokenizer.h"
+#include "train/settings/loading.h"
 
 namespace tightloop::cli {
 
@@ -26,7 +26,7 @@ struct BenchLoaderArguments {
   bool json = false;
 };
 
-struct Pass {
+struct LoaderPass {
   double seconds = 0;
   int64_t batches = 0, rows = 0, tokens = 0;
   uint64_t allocations = 0;
@@ -44,8 +44,8 @@ int64_t tokens_in(const PairBatch& batch) {
 }
 
 template <class AnyLoader>
-Pass take(AnyLoader& loader, int64_t batches) {
-  Pass pass;
+LoaderPass take(AnyLoader& loader, int64_t batches) {
+  LoaderPass pass;
   const AllocationCount allocations;
   const auto start = Clock::now();
   for (; pass.batches < batches; ++pass.batches) {
@@ -64,9 +64,9 @@ Pass take(AnyLoader& loader, int64_t batches) {
 template <class AnyLoader>
 void measure(AnyLoader& loader, const BenchLoaderArguments& options, Clock::time_point start) {
   const int64_t batches = options.batches > 0 ? options.batches : loader.batches();
-  const Pass first = take(loader, batches);
+  const LoaderPass first = take(loader, batches);
   const double whole = seconds_since(start);
-  const Pass steady = take(loader, batches);
+  const LoaderPass steady = take(loader, batches);
   const auto rate = [](int64_t count, double seconds) { return static_cast<double>(count) / seconds; };
   const double allocations =
       rate(static_cast<int64_t>(steady.allocations), static_cast<double>(steady.batches));

@@ -165,7 +165,7 @@ void compare(Trainer& trainer, const BenchStepArguments& options, Recipe recipe,
 void bench_step(const BenchStepArguments& options, const Settings& settings) {
   const Recipe recipe = recipe_to_measure(options.file, settings, options.synthetic);
   if (options.naive) {
-    const Scratch scratch;
+    const BenchFolder scratch;
     const auto times = naive_steps(recipe, scratch.path, options.steps);
     return print(options,
                  {{"ms", times.milliseconds},
@@ -175,7 +175,7 @@ void bench_step(const BenchStepArguments& options, const Settings& settings) {
                  fmt::format("the naive loop: median {:.2f} ms, {:.0f} tokens/s, {} syncs in {} steps",
                              times.milliseconds, times.tokens_s, times.syncs, options.steps));
   }
-  const Scratch scratch;
+  const BenchFolder scratch;
   Trainer trainer(recipe, RunFolder::create(scratch.path / "a", false));
   if (!options.against.empty()) return compare(trainer, options, recipe, scratch.path / "b");
   constexpr int64_t kTraced = 3;  // steps

@@ -31,7 +31,7 @@ struct BleuArguments {
 };
 
 /// What both scores need to know of one system's sentences.
-struct Counted {
+struct ScoredSystem {
   std::vector<BleuCounts> bleu;
   std::vector<ChrfCounts> chrf;
 };
@@ -43,7 +43,7 @@ Counts sum(const std::vector<Counts>& counts, std::span<const uint32_t> sentence
   return total;
 }
 
-std::vector<uint32_t> all_of(const Counted& system) {
+std::vector<uint32_t> all_of(const ScoredSystem& system) {
   std::vector<uint32_t> numbers(system.bleu.size());
   std::iota(numbers.begin(), numbers.end(), 0u);
   return numbers;
@@ -60,12 +60,12 @@ void check_lengths(const std::string& reference, size_t references, const std::s
                    more ? reference : hypothesis);
 }
 
-Counted count(const BleuArguments& options, const std::vector<std::string>& references,
-              const std::string& file) {
+ScoredSystem count(const BleuArguments& options, const std::vector<std::string>& references,
+                   const std::string& file) {
   const auto hypotheses = read_lines(file);
   check_lengths(options.reference, references.size(), file, hypotheses.size());
   const BleuOptions how{bleu_tokens(options.tokenize), options.lowercase};
-  Counted system;
+  ScoredSystem system;
   for (size_t i = 0; i < references.size(); ++i) {
     throw_if_interrupted();
     system.bleu.push_back(bleu_counts(hypotheses[i], references[i], how));
@@ -74,7 +74,7 @@ Counted count(const BleuArguments& options, const std::vector<std::string>& refe
   return system;
 }
 
-nlohmann::json corpus_json(const Counted& system) {
+nlohmann::json corpus_json(const ScoredSystem& system) {
   const auto all = all_of(system);
   const auto counts = sum(system.bleu, all);
   const auto bleu = corpus_bleu(counts);
@@ -118,7 +118,7 @@ void print_comparison(const char* name, const BootstrapResult& result) {
                   result.second.score - result.first.score, result.p_value));
 }
 
-void print_sentences(const BleuArguments& options, const Counted& system, nlohmann::json& json) {
+void print_sentences(const BleuArguments& options, const ScoredSystem& system, nlohmann::json& json) {
   json["sentences"] = nlohmann::json::array();
   for (size_t i = 0; i < system.bleu.size(); ++i) {
     const double bleu = sentence_bleu(system.bleu[i]).score, characters = chrf(system.chrf[i]);
@@ -133,7 +133,7 @@ void measure(const BleuArguments& options) {
   if (options.sentences && !options.second.empty())
     throw usage_error("--sentence and --hyp2 ask for different things: give one of them.");
   const auto references = read_lines(options.reference);
-  const Counted system = count(options, references, options.hypothesis);
+  const ScoredSystem system = count(options, references, options.hypothesis);
   const std::string signature =
       bleu_signature({bleu_tokens(options.tokenize), options.lowercase}, options.sentences);
   nlohmann::json json = corpus_json(system);
@@ -146,7 +146,7 @@ void measure(const BleuArguments& options) {
     print_corpus(options.hypothesis, json);
   }
   if (!options.second.empty()) {
-    const Counted other = count(options, references, options.second);
+    const ScoredSystem other = count(options, references, options.second);
     json["second"] = corpus_json(other);
     const auto bleu = compare(options, system.bleu, other.bleu,
                               [](const BleuCounts& counts) { return corpus_bleu(counts).score; });

@@ -15,11 +15,11 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/terminal.h"
+#include "data/batch/show.h"
 #include "data/check.h"
 #include "data/dataset.h"
-#include "data/render/show.h"
-#include "train/engine/loading.h"
 #include "train/run/run_tokenizer.h"
+#include "train/settings/loading.h"
 
 namespace tightloop::cli {
 

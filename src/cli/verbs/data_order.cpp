@@ -14,8 +14,8 @@
 #include "core/interrupt.h"
 #include "data/batch/order_hash.h"
 #include "data/dataset.h"
-#include "train/engine/loading.h"
 #include "train/run/run_tokenizer.h"
+#include "train/settings/loading.h"
 
 namespace tightloop::cli {
 

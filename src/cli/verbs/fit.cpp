@@ -44,12 +44,12 @@ Json json_of(const MemoryChoice& choice, const ModelConfig& model) {
           {"model.gradient_checkpointing", checkpointing_text(choice.recomputed, model)}};
 }
 
-struct Question {
+struct FitQuestion {
   Recipe recipe;
   TrainingMemory memory;
 };
 
-Question question(const FitArguments& options, const Settings& settings) {
+FitQuestion question(const FitArguments& options, const Settings& settings) {
   Recipe recipe = recipe_or_model(options.config, settings);
   if (recipe.model.translates())
     throw usage_error(
@@ -61,7 +61,7 @@ Question question(const FitArguments& options, const Settings& settings) {
 std::string logits_text(bool chunked) { return chunked ? "in chunks" : "whole"; }
 
 /// Smaller micro-batches, with logits as the recipe has them where it fits, and else in chunks.
-std::string table(const Question& asked, bool chunked, double budget) {
+std::string table(const FitQuestion& asked, bool chunked, double budget) {
   const auto& model = asked.recipe.model;
   std::string text =
       fmt::format("{:>12} {:>12} {:>12}   layers with checkpointing, so that it fits; logits {}\n",
@@ -83,7 +83,7 @@ std::string table(const Question& asked, bool chunked, double budget) {
 }
 
 void fit(const FitArguments& options, const Settings& settings) {
-  const Question asked = question(options, settings);
+  const FitQuestion asked = question(options, settings);
   const auto& model = asked.recipe.model;
   const double budget = kUsableMemory * asked.memory.memory;
   const MemoryChoice choice = asked.memory.written;

@@ -19,20 +19,20 @@
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "data/batch/show.h"
 #include "data/dataset.h"
-#include "data/render/show.h"
 #include "infer/token_scores.h"
-#include "train/engine/loading.h"
 #include "train/run/checkpoint.h"
 #include "train/run/resume_check.h"
 #include "train/run/run_tokenizer.h"
 #include "train/run/saved_model.h"
+#include "train/settings/loading.h"
 
 namespace tightloop::cli {
 
 namespace {
 
-struct LossOptions {
+struct InspectLossOptions {
   ModelChoice model;
   int64_t row = 0;
   bool train = false, json = false;
@@ -60,7 +60,7 @@ const Batch& row_batch(Loader& loader, int64_t row, const char* part) {
   throw usage_error("there is no row {}: the {} data has {} rows, counted from 0.", row, part, rows);
 }
 
-void inspect_loss(const LossOptions& options, const Settings& settings) {
+void inspect_loss(const InspectLossOptions& options, const Settings& settings) {
   auto run = options.model.load();
   run.recipe.bind().apply(settings);
   require_run_files(run.recipe.data, RunFolder(options.model.folder()));
@@ -183,7 +183,7 @@ void add_inspect(CLI::App& app, const Settings& settings) {
   auto* inspect = app.add_subcommand("inspect", "Look into losses and batches, token by token");
   inspect->require_subcommand(1);
   inspect->footer("Example: tightloop inspect loss --run runs/quickstart --row 3");
-  auto loss = std::make_shared<LossOptions>();
+  auto loss = std::make_shared<InspectLossOptions>();
   auto* loss_verb = inspect->add_subcommand("loss", "Every token of a row: mask, loss and rank");
   loss->model.add_to(*loss_verb);
   loss_verb->add_option("--row", loss->row, "Which row, from 0")->check(at_least(0));

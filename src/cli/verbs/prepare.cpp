@@ -11,8 +11,8 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/terminal.h"
-#include "train/engine/loading.h"
 #include "train/run/run_tokenizer.h"
+#include "train/settings/loading.h"
 
 namespace tightloop::cli {
 

@@ -16,7 +16,7 @@
 #include "core/files.h"
 #include "core/interrupt.h"
 #include "core/log.h"
-#include "data/read/infer_source.h"
+#include "data/store/infer_source.h"
 #include "data/training_text.h"
 #include "model/files/huggingface.h"
 #include "tokenizer/tokenizer_config.h"
@@ -38,7 +38,7 @@ struct TrainOptions {
   bool overwrite = false;
 };
 
-struct ExportOptions {
+struct ExportTokenizerOptions {
   std::string tokenizer, output;
 };
 
@@ -104,7 +104,7 @@ void train(TrainOptions options) {
       static_cast<double>(bytes) / static_cast<double>(std::max<size_t>(1, tokens)), options.output));
 }
 
-void export_files(const ExportOptions& options) {
+void export_files(const ExportTokenizerOptions& options) {
   const auto tokenizer = load_tokenizer(tokenizer_path(options.tokenizer));
   make_folder(options.output);
   tokenizer->save(options.output);
@@ -198,7 +198,7 @@ void add_tokenizer(CLI::App& app) {
       "  tightloop tokenizer train train.en --target train.de --type unigram --output joint");
   train_verb->callback([=] { train(*training); });
 
-  auto exporting = std::make_shared<ExportOptions>();
+  auto exporting = std::make_shared<ExportTokenizerOptions>();
   auto* export_verb =
       tokenizer->add_subcommand("export", "Write any tokenizer as tokenizer.json, which Hugging Face reads");
   export_verb

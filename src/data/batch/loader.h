@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "data/batch/batch.h"
-#include "data/batch/prefetcher.h"
 #include "data/batch/rows.h"
 #include "data/data_config.h"
+#include "data/prefetcher.h"
 #include "data/store/documents.h"
 
 namespace tightloop {

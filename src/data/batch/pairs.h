@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "data/batch/prefetcher.h"
+#include "data/prefetcher.h"
 #include "data/store/documents.h"
 
 namespace tightloop {

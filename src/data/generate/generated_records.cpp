@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/store/held_out.h"
+#include "data/read/held_out.h"
 
 namespace tightloop {
 

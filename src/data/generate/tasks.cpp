@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
-#include "data/store/held_out.h"
+#include "data/read/held_out.h"
 
 namespace tightloop {
 

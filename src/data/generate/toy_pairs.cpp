@@ -13,51 +13,51 @@ namespace tightloop {
 
 namespace {
 
-struct Word {
+struct ToyWord {
   const char *ours, *theirs;
 };
-constexpr std::array<Word, 12> kNouns{{{"dog", "bako"},
-                                       {"cat", "mira"},
-                                       {"bird", "tulo"},
-                                       {"horse", "geno"},
-                                       {"child", "sipa"},
-                                       {"teacher", "lomeru"},
-                                       {"river", "vana"},
-                                       {"house", "dori"},
-                                       {"tree", "feku"},
-                                       {"star", "zilo"},
-                                       {"book", "padu"},
-                                       {"song", "neria"}}};
-constexpr std::array<Word, 10> kAdjectives{{{"red", "ruk"},
-                                            {"small", "tin"},
-                                            {"old", "var"},
-                                            {"green", "lesh"},
-                                            {"happy", "joma"},
-                                            {"cold", "fris"},
-                                            {"quiet", "shu"},
-                                            {"bright", "kel"},
-                                            {"wild", "garo"},
-                                            {"young", "nim"}}};
-constexpr std::array<Word, 8> kVerbs{{{"sees", "wati"},
-                                      {"loves", "amori"},
-                                      {"follows", "segu"},
-                                      {"finds", "trova"},
-                                      {"hears", "uldi"},
-                                      {"draws", "pikto"},
-                                      {"carries", "tesem"},
-                                      {"forgets", "oblu"}}};
+constexpr std::array<ToyWord, 12> kNouns{{{"dog", "bako"},
+                                          {"cat", "mira"},
+                                          {"bird", "tulo"},
+                                          {"horse", "geno"},
+                                          {"child", "sipa"},
+                                          {"teacher", "lomeru"},
+                                          {"river", "vana"},
+                                          {"house", "dori"},
+                                          {"tree", "feku"},
+                                          {"star", "zilo"},
+                                          {"book", "padu"},
+                                          {"song", "neria"}}};
+constexpr std::array<ToyWord, 10> kAdjectives{{{"red", "ruk"},
+                                               {"small", "tin"},
+                                               {"old", "var"},
+                                               {"green", "lesh"},
+                                               {"happy", "joma"},
+                                               {"cold", "fris"},
+                                               {"quiet", "shu"},
+                                               {"bright", "kel"},
+                                               {"wild", "garo"},
+                                               {"young", "nim"}}};
+constexpr std::array<ToyWord, 8> kVerbs{{{"sees", "wati"},
+                                         {"loves", "amori"},
+                                         {"follows", "segu"},
+                                         {"finds", "trova"},
+                                         {"hears", "uldi"},
+                                         {"draws", "pikto"},
+                                         {"carries", "tesem"},
+                                         {"forgets", "oblu"}}};
 
 struct Phrase {
   std::string ours, theirs;
 };
 
 Phrase phrase(Random& random) {
-  const Word& noun = kNouns[random.below(kNouns.size())];
+  const ToyWord& noun = kNouns[random.below(kNouns.size())];
   const bool plural = random.below(3) == 0;
   std::string adjectives, theirs;
-  const Word* before = nullptr;
+  const ToyWord* before = nullptr;
   for (uint64_t i = random.below(3); i > 0; --i) {
-    const Word& adjective = kAdjectives[random.below(kAdjectives.size())];
+    const ToyWord& adjective = kAdjectives[random.below(kAdjectives.size())];
     if (&adjective == before) continue;
     before = &adjective;
     adjectives += fmt::format("{} ", adjective.ours);
@@ -72,7 +72,7 @@ Phrase phrase(Random& random) {
 
 Phrase sentence(Random& random) {
   const Phrase subject = phrase(random), object = phrase(random);
-  const Word& verb = kVerbs[random.below(kVerbs.size())];
+  const ToyWord& verb = kVerbs[random.below(kVerbs.size())];
   return {fmt::format("{} {} {}.", subject.ours, verb.ours, object.ours),
           fmt::format("{} o {} {}.", subject.theirs, object.theirs, verb.theirs)};
 }

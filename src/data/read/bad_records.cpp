@@ -7,9 +7,9 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "data/read/data_files.h"
 #include "data/read/encoding.h"
-#include "data/read/infer_source.h"
-#include "data/store/source.h"
+#include "data/read/json_files.h"
 
 namespace tightloop {
 

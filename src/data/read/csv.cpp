@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/error.h"
 #include "data/read/byte_stream.h"
 
 namespace tightloop {
@@ -75,6 +76,11 @@ std::string csv_advice(const std::vector<fs::path>& paths) {
     }
   }
   return {};
+}
+
+void refuse_csv(const std::vector<fs::path>& paths) {
+  if (const std::string advice = csv_advice(paths); !advice.empty())
+    throw data_error("{}\nTo learn it as it is written, commas and all: --data.source text.", advice);
 }
 
 }  // namespace tightloop

@@ -12,4 +12,7 @@ namespace tightloop {
 /// length. Empty where there is none.
 std::string csv_advice(const std::vector<fs::path>& paths);
 
+/// A data error where one of the files is a CSV table, with that sentence.
+void refuse_csv(const std::vector<fs::path>& paths);
+
 }  // namespace tightloop

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "core/error.h"
 #include "core/files.h"
+#include "core/input_file.h"
 #include "data/mixture.h"
-#include "data/store/source.h"
+#include "tokenizer/unicode/unicode.h"
 
 namespace tightloop {
 
@@ -37,6 +39,22 @@ void add_files(const DataConfig& config, const std::string& of, std::vector<Data
 }
 
 }  // namespace
+
+std::vector<fs::path> expand_all(const std::vector<std::string>& patterns) {
+  std::vector<fs::path> paths;
+  for (const std::string& pattern : patterns)
+    for (fs::path& path : expand_glob(pattern)) {
+      if (is_folder(path))
+        throw data_error("'{}' is a folder: name the files in it, as in '{}/*'.", path.string(),
+                         path.string());
+      // An index, a run's settings and its checkpoints name it, and they are UTF-8.
+      if (!is_utf8(path.string()))
+        throw data_error("the name of the file '{}' is not UTF-8. Rename it.", path.string());
+      require_regular_file(path, "data is read more than once: write it to a file first.");
+      paths.push_back(std::move(path));
+    }
+  return paths;
+}
 
 std::vector<fs::path> train_shards(const DataConfig& config) { return shard_paths(config.train, "train"); }
 

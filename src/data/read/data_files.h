@@ -8,6 +8,9 @@
 
 namespace tightloop {
 
+/// The files that patterns name, in order. A data error for one that names nothing.
+std::vector<std::filesystem::path> expand_all(const std::vector<std::string>& patterns);
+
 /// A file, and what it is read for: the setting that names it (`train`, `train_target`, `val`, `val_target`),
 /// with the entry where that is one of data.mixture.
 struct DataFile {

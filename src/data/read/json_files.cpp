@@ -109,4 +109,8 @@ std::unique_ptr<RecordReader> read_json_files(const std::vector<fs::path>& paths
   return std::make_unique<JsonFiles>(paths, max_bytes);
 }
 
+bool opens_records(std::string_view marks) { return marks == "{\"" || marks == "[{"; }
+
+bool holds_json_records(const fs::path& path) { return opens_records(first_marks(head_of(path))); }
+
 }  // namespace tightloop

@@ -6,8 +6,8 @@
 #include <map>
 
 #include "data/mixture.h"
-#include "data/read/infer_source.h"
-#include "data/store/source.h"
+#include "data/read/data_files.h"
+#include "data/read/json_files.h"
 
 namespace tightloop {
 

@@ -1,10 +1,10 @@
 #pragma once
 
-// For the files that render JSON records: it includes simdjson, as data/read/json_access.h does.
+// For the files that render JSON records: it includes simdjson, as data/render/json_access.h does.
 #include <vector>
 
-#include "data/read/json_access.h"
 #include "data/render/chat.h"
+#include "data/render/json_access.h"
 
 namespace tightloop {
 

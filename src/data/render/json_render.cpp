@@ -1,6 +1,6 @@
 #include <fmt/ranges.h>
 
-#include "data/read/json_access.h"
+#include "data/render/json_access.h"
 #include "data/render/json_messages.h"
 
 namespace tightloop {
@@ -10,7 +10,7 @@ namespace {
 namespace dom = simdjson::dom;
 
 // Memory that a thread needs for one record at a time.
-struct Scratch {
+struct RecordScratch {
   dom::parser parser;
   std::string rewritten, question;
   std::vector<Message> messages;
@@ -22,7 +22,7 @@ class JsonContents {
   explicit JsonContents(const DataConfig& config) : config_(config) {}
 
   /// The text of a record that holds one, or else its conversation in scratch.messages. Throws BadRecord.
-  std::optional<std::string_view> read(const Record& record, Scratch& scratch) const {
+  std::optional<std::string_view> read(const Record& record, RecordScratch& scratch) const {
     dom::object object;
     if (parse_json(record.bytes, scratch.parser, scratch.rewritten).get(object) != simdjson::SUCCESS)
       throw BadRecord{BadKind::kWrongType, "the record is not an object"};
@@ -53,7 +53,7 @@ class JsonContents {
   }
 
   /// What the fields of a record say, whatever data.format is. Throws BadRecord.
-  RecordShape shape(const Record& record, Scratch& scratch) const {
+  RecordShape shape(const Record& record, RecordScratch& scratch) const {
     read(record, scratch);
     const dom::object object = parse_json(record.bytes, scratch.parser, scratch.rewritten).get_object();
     const std::string format = guess(object);
@@ -104,7 +104,7 @@ class JsonContents {
                               config_.text_field, chat, config_.question_field, config_.answer_field))};
   }
 
-  void read_question(dom::object object, Scratch& scratch) const {
+  void read_question(dom::object object, RecordScratch& scratch) const {
     const std::string_view question =
         text_of(field_of(object, config_.question_field), config_.question_field);
     const std::string_view answer = text_of(field_of(object, config_.answer_field), config_.answer_field);
@@ -115,7 +115,7 @@ class JsonContents {
   }
 
   // The question with lettered choices; the answer is the letter alone.
-  void read_choice(dom::object object, Scratch& scratch) const {
+  void read_choice(dom::object object, RecordScratch& scratch) const {
     static constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
     const ChoiceQuestion choice = tightloop::read_choice(object, config_);
     scratch.question = fmt::format("Multiple Choice question: {}\n", choice.question);
@@ -130,8 +130,8 @@ class JsonContents {
 };
 
 // Memory of this thread.
-Scratch& own_scratch() {
-  static thread_local Scratch scratch;
+RecordScratch& own_scratch() {
+  static thread_local RecordScratch scratch;
   return scratch;
 }
 
@@ -151,7 +151,7 @@ class JsonRenderer : public Renderer {
 
  protected:
   void make(const Record& record, Rendered& out) const override {
-    Scratch& scratch = own_scratch();
+    RecordScratch& scratch = own_scratch();
     const auto text = contents_.read(record, scratch);
     if (text) return render_text(*text, loss_after_, tokenizer_, out);
     if (!chat_) throw usage_error("the data holds conversations: {}", why_no_chat_);
@@ -190,7 +190,7 @@ std::optional<RecordShape> record_shape(const Record& record, const DataConfig& 
 std::function<void(const Record&, std::string&)> make_json_texts(const DataConfig& config) {
   return [contents = JsonContents(config)](const Record& record, std::string& out) {
     out.clear();
-    Scratch& scratch = own_scratch();
+    RecordScratch& scratch = own_scratch();
     if (record.bad != BadKind::kNone) throw BadRecord{record.bad, std::string(record.bytes)};
     if (const auto text = contents.read(record, scratch)) {
       out = *text;

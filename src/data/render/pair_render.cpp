@@ -1,6 +1,6 @@
 #include <tuple>
 
-#include "data/read/json_access.h"
+#include "data/render/json_access.h"
 
 namespace tightloop {
 

@@ -73,11 +73,11 @@ json describe(const DataFile& file, uint64_t per_file, ProgressLine& progress) {
 
 // What compare_files() made last, by path, for the fingerprint that a resumed run takes next: its files are
 // hashed once.
-struct Known {
+struct KeptHashes {
   uint64_t per_file = 0;
   std::map<std::string, json> files;
 };
-thread_local Known known;
+thread_local KeptHashes known;
 
 // "was, is" of one file; empty where its bytes and what they are for are the same.
 std::string change(const json& was, const json& is) {
@@ -108,7 +108,7 @@ std::string json_text(const std::string& text) {
 json fingerprint_files(const DataConfig& config, uint64_t per_file) {
   const auto files = data_files(config);
   if (per_file == 0) per_file = share_of(files.size());
-  const Known before = std::exchange(known, {});
+  const KeptHashes before = std::exchange(known, {});
   ProgressLine progress(kHashing, hashed_bytes(files, per_file));
   json described = json::array();
   for (const DataFile& file : files) {

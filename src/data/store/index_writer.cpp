@@ -8,7 +8,7 @@
 #include "core/log.h"
 #include "core/terminal.h"
 #include "data/read/byte_stream.h"
-#include "data/read/text_cuts.h"
+#include "data/render/text_cuts.h"
 #include "data/store/kept_records.h"
 #include "data/store/record_index.h"
 #include "data/store/tokenize.h"

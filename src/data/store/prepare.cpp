@@ -11,6 +11,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "data/mixture.h"
+#include "data/read/data_files.h"
 #include "data/store/shard_writer.h"
 #include "data/store/tail.h"
 #include "data/store/tokenize.h"

@@ -5,16 +5,15 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/hash.h"
-#include "core/input_file.h"
 #include "data/generate/spelling.h"
 #include "data/generate/toy_pairs.h"
 #include "data/read/byte_stream.h"
+#include "data/read/data_files.h"
+#include "data/read/held_out.h"
 #include "data/read/json_files.h"
 #include "data/read/pair_reader.h"
 #include "data/read/parquet.h"
 #include "data/read/text_reader.h"
-#include "data/store/held_out.h"
-#include "tokenizer/unicode/unicode.h"
 
 namespace tightloop {
 
@@ -68,22 +67,6 @@ bool is_json(const std::vector<fs::path>& paths) {
 }
 
 }  // namespace
-
-std::vector<fs::path> expand_all(const std::vector<std::string>& patterns) {
-  std::vector<fs::path> paths;
-  for (const std::string& pattern : patterns)
-    for (fs::path& path : expand_glob(pattern)) {
-      if (is_folder(path))
-        throw data_error("'{}' is a folder: name the files in it, as in '{}/*'.", path.string(),
-                         path.string());
-      // An index, a run's settings and its checkpoints name it, and they are UTF-8.
-      if (!is_utf8(path.string()))
-        throw data_error("the name of the file '{}' is not UTF-8. Rename it.", path.string());
-      require_regular_file(path, "data is read more than once: write it to a file first.");
-      paths.push_back(std::move(path));
-    }
-  return paths;
-}
 
 std::unique_ptr<RecordReader> make_reader(const DataConfig& config, bool val) {
   const auto max_bytes = static_cast<uint64_t>(config.max_record_bytes);

@@ -24,9 +24,6 @@ struct SourceOptions {
   const Tokenizer* target_tokenizer = nullptr;  // of pairs; without one, `tokenizer` serves both sides
 };
 
-/// The files that patterns name, in order. A data error for one that names nothing.
-std::vector<fs::path> expand_all(const std::vector<std::string>& patterns);
-
 /// A reader of the files to learn from, or of those to evaluate on, as data.source says.
 std::unique_ptr<RecordReader> make_reader(const DataConfig& config, bool val);
 /// Of pairs: whether records are JSON, or lines.

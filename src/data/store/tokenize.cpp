@@ -10,7 +10,7 @@
 #include "core/progress_line.h"
 #include "core/terminal.h"
 #include "core/threads.h"
-#include "data/batch/prefetcher.h"
+#include "data/prefetcher.h"
 
 namespace tightloop {
 

@@ -78,12 +78,12 @@ void check_sizes(const ModelConfig& config, const TensorFiles& files, const fs::
         file.string(), needed, values);
 }
 
-struct Shard {
+struct WeightShard {
   NamedTensors tensors;
   uint64_t bytes = 0;
 };
 
-void write_shards(const std::vector<Shard>& shards, uint64_t total, const fs::path& folder) {
+void write_shards(const std::vector<WeightShard>& shards, uint64_t total, const fs::path& folder) {
   const std::map<std::string, std::string> metadata{{"format", "pt"}};  // transformers asks for it
   ProgressLine progress("Writing weights", total);
   const auto wrote = [&](uint64_t bytes) {
@@ -186,7 +186,7 @@ void export_weights(const LanguageModel& model, at::ScalarType dtype, const Hugg
   if (config.softcap != 0 && !family_of(config).hugging_face.own())
     throw usage_error("model.softcap has no place in the layout of {} models; it cannot be exported.",
                       config.family);
-  std::vector<Shard> shards(1);
+  std::vector<WeightShard> shards(1);
   uint64_t total = 0;
   for (const auto& slot : layout_of(model, [](const auto&) { return false; })) {
     throw_if_interrupted();

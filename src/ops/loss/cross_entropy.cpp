@@ -51,7 +51,7 @@ cpu::Vec tanh(cpu::Vec x) {
   return s < 0.0625f ? near : (x < 0.0f ? -far : far);
 }
 
-struct Scratch {
+struct RowScratch {
   std::vector<float> exps, capped;
 };
 
@@ -102,7 +102,7 @@ float loss_of_row(const In* z, int64_t target, Out* gradient, float* e, int64_t 
 }
 
 template <class T>
-float loss_of_row(const T* logits, int64_t target, T* gradient, Scratch& scratch, int64_t V,
+float loss_of_row(const T* logits, int64_t target, T* gradient, RowScratch& scratch, int64_t V,
                   const RowOptions& options) {
   if (options.softcap == 0) {
     return loss_of_row<false>(logits, target, gradient, scratch.exps.data(), V, options);
@@ -143,7 +143,7 @@ void cross_entropy_cpu(const Tensor& logits_in, const Tensor& targets_in, const 
     const T* from = logits.const_data_ptr<T>();
     T* to = gradient ? gradient->mutable_data_ptr<T>() : nullptr;
     at::parallel_for(0, N, cpu::grain(2 * V), [&](int64_t begin, int64_t end) {
-      Scratch scratch{std::vector<float>(V), std::vector<float>(softcap > 0 ? V : 0)};
+      RowScratch scratch{std::vector<float>(V), std::vector<float>(softcap > 0 ? V : 0)};
       for (int64_t row = begin; row < end; ++row) {
         const int64_t target = wanted[row];
         T* row_gradient = to ? to + row * V : nullptr;

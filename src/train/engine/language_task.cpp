@@ -7,15 +7,15 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/terminal.h"
-#include "data/generate/random_documents.h"
+#include "data/store/random_documents.h"
 #include "model/model_size.h"
-#include "train/engine/loading.h"
 #include "train/optim/optimizer.h"
 #include "train/run/checkpoint.h"
 #include "train/run/resume_check.h"
 #include "train/run/run_tokenizer.h"
 #include "train/run/saved_model.h"
 #include "train/settings/auto_sizes.h"
+#include "train/settings/loading.h"
 #include "train/settings/memory_plan.h"
 
 namespace tightloop {

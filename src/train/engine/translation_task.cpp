@@ -11,13 +11,13 @@
 #include "core/log.h"
 #include "core/progress_line.h"
 #include "core/terminal.h"
-#include "data/generate/random_documents.h"
+#include "data/store/random_documents.h"
 #include "model/model_size.h"
-#include "train/engine/loading.h"
 #include "train/engine/pair_loss.h"
 #include "train/run/checkpoint.h"
 #include "train/run/resume_check.h"
 #include "train/run/saved_model.h"
+#include "train/settings/loading.h"
 
 namespace tightloop {
 

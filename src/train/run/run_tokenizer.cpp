@@ -15,7 +15,7 @@
 #include "core/progress_line.h"
 #include "core/terminal.h"
 #include "data/training_text.h"
-#include "train/engine/loading.h"
+#include "train/settings/loading.h"
 
 namespace tightloop {
 

@@ -9,7 +9,8 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "data/mixture.h"
-#include "data/read/infer_source.h"
+#include "data/read/csv.h"
+#include "data/store/infer_source.h"
 
 namespace tightloop {
 

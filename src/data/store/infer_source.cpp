@@ -1,4 +1,4 @@
-#include "data/read/infer_source.h"
+#include "data/store/infer_source.h"
 
 #include <algorithm>
 
@@ -15,8 +15,6 @@ namespace tightloop {
 namespace {
 
 constexpr size_t kRecords = 16, kRecordBytes = 1 << 16;  // that are looked at for one that can be used
-
-bool opens_records(const std::string& marks) { return marks == "{\"" || marks == "[{"; }
 
 /// Whether nearly all lines have two columns or more.
 bool has_columns(std::string_view head) {
@@ -92,13 +90,6 @@ std::vector<fs::path> filled_files(const std::vector<std::string>& patterns, con
 }
 
 }  // namespace
-
-bool holds_json_records(const fs::path& path) { return opens_records(first_marks(head_of(path))); }
-
-void refuse_csv(const std::vector<fs::path>& paths) {
-  if (const std::string advice = csv_advice(paths); !advice.empty())
-    throw data_error("{}\nTo learn it as it is written, commas and all: --data.source text.", advice);
-}
 
 InferredSource infer_source(const DataConfig& config, bool pairs) {
   const std::vector<fs::path> train = filled_files(config.train, "train");

@@ -1,4 +1,4 @@
-#include "data/batch/prefetcher.h"
+#include "data/prefetcher.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "data/generate/random_documents.h"
+#include "data/store/random_documents.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "data/render/show.h"
+#include "data/batch/show.h"
 
 #include <algorithm>
 #include <span>

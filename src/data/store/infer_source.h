@@ -21,10 +21,4 @@ struct InferredSource {
 /// their translations are looked for; a data error where there are none, and where a file is a CSV table.
 InferredSource infer_source(const DataConfig& config, bool pairs);
 
-/// A data error where one of the files is a CSV table: it says how to make JSONL of it.
-void refuse_csv(const std::vector<fs::path>& paths);
-
-/// Whether a file holds JSON objects, one a line or as a list.
-bool holds_json_records(const fs::path& path);
-
 }  // namespace tightloop

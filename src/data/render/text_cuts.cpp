@@ -1,4 +1,4 @@
-#include "data/read/text_cuts.h"
+#include "data/render/text_cuts.h"
 
 #include <algorithm>
 
