@@ -3,20 +3,11 @@
 
 #include "cli/command_tree.h"
 #include "core/error.h"
+#include "core/terminal.h"
 
 namespace tightloop::cli {
 
 namespace {
-
-/// In single quotes, for any of the three shells.
-std::string quoted(std::string text, bool fish = false) {
-  for (size_t at = 0; (at = text.find_first_of(fish ? "'\\" : "'", at)) != std::string::npos;) {
-    const std::string safe = fish ? std::string("\\") + text[at] : "'\\''";
-    text.replace(at, 1, safe);
-    at += safe.size();
-  }
-  return "'" + text + "'";
-}
 
 std::vector<std::string> words_of(const std::vector<CommandTree::Option>& options) {
   std::vector<std::string> words;
@@ -31,7 +22,7 @@ std::string value_cases(const std::vector<CommandTree::Option>& options) {
   for (const auto& option : options)
     if (!option.values.empty())
       cases += fmt::format("    {}) found={} ;;\n", fmt::join(option.names, "|"),
-                           quoted(fmt::format("{}", fmt::join(option.values, " "))));
+                           shell_word(fmt::format("{}", fmt::join(option.values, " "))));
   return cases;
 }
 
@@ -40,13 +31,13 @@ std::string tables(const CommandTree& tree) {
   std::string verbs, options, values, settings, of_settings;
   for (const auto& verb : tree.verbs) {
     if (!verb.verbs.empty())
-      verbs += fmt::format("    {}) found={} ;;\n", quoted(verb.path),
-                           quoted(fmt::format("{}", fmt::join(verb.verbs, " "))));
-    options += fmt::format("    {}) found={}{} ;;\n", quoted(verb.path),
-                           quoted(fmt::format("{} --help", fmt::join(words_of(verb.options), " "))),
+      verbs += fmt::format("    {}) found={} ;;\n", shell_word(verb.path),
+                           shell_word(fmt::format("{}", fmt::join(verb.verbs, " "))));
+    options += fmt::format("    {}) found={}{} ;;\n", shell_word(verb.path),
+                           shell_word(fmt::format("{} --help", fmt::join(words_of(verb.options), " "))),
                            verb.settings ? "\" $(_tightloop_settings)\"" : "");
     if (const auto cases = value_cases(verb.options); !cases.empty())
-      values += fmt::format("  [[ $1 != {} ]] || case $2 in\n{}  esac\n", quoted(verb.path), cases);
+      values += fmt::format("  [[ $1 != {} ]] || case $2 in\n{}  esac\n", shell_word(verb.path), cases);
   }
   for (const auto& section : tree.sections) {
     settings += fmt::format("  printf '%s ' {}\n", fmt::join(words_of(section.settings), " "));
@@ -107,14 +98,14 @@ std::string fish_options(const std::vector<CommandTree::Option>& options, const 
   std::string text;
   for (const auto& option : options) {
     if (option.positional) continue;
-    std::string line = "complete -c tightloop -n " + quoted(when, true);
+    std::string line = "complete -c tightloop -n " + shell_word(when, true);
     for (const auto& name : option.names)
       line += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
     if (!option.values.empty())
-      line += " -x -a " + quoted(fmt::format("{}", fmt::join(option.values, " ")), true);
+      line += " -x -a " + shell_word(fmt::format("{}", fmt::join(option.values, " ")), true);
     else if (!option.placeholder.empty())
       line += " -r";
-    text += line + " -d " + quoted(option.about, true) + "\n";
+    text += line + " -d " + shell_word(option.about, true) + "\n";
   }
   return text;
 }
@@ -147,7 +138,7 @@ std::string fish(const CommandTree& tree) {
       const std::string above = space == std::string::npos ? "" : other.path.substr(0, space);
       if (other.path.empty() || above != verb.path) continue;
       text += fmt::format("complete -c tightloop -f -n '__tightloop_is{}' -a {} -d {}\n", path,
-                          other.path.substr(space + 1), quoted(other.about, true));
+                          other.path.substr(space + 1), shell_word(other.about, true));
     }
     text += fish_options(verb.options, (verb.path.empty() ? "__tightloop_is" : "__tightloop_at") + path);
     if (verb.settings && verb.path.find(' ') == std::string::npos) with_settings += path;

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/log.h"
+#include "core/terminal.h"
 #include "train/run/run_folder.h"
 
 namespace tightloop::cli {
@@ -41,7 +42,8 @@ std::string existing_run(const std::string& name, const fs::path& recipes) {
   if (path_exists(name)) return name;
   const fs::path made_by = recipes / (fs::path(name).filename().string() + ".yaml");
   if ((!fs::path(name).has_parent_path() || fs::path(name).parent_path() == "runs") && is_file(made_by))
-    throw usage_error("there is no run '{}' yet. First: tightloop train {}", name, made_by.string());
+    throw usage_error("there is no run '{}' yet. First: tightloop train {}", name,
+                      shell_word(made_by.string()));
   if (is_hub_name(name)) {
     std::string folder = fs::path(name).filename().string();
     std::ranges::transform(folder, folder.begin(), [](unsigned char c) { return std::tolower(c); });

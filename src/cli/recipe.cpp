@@ -11,6 +11,7 @@
 #include "core/files.h"
 #include "core/log.h"
 #include "core/plugin.h"
+#include "core/terminal.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/unicode/unicode.h"
 #include "train/run/run_length.h"
@@ -48,17 +49,16 @@ void refuse_what_is_no_recipe(const std::string& file) {
   if (failure) return;  // Config::load() says what the system refuses
   if (path_exists(fs::path(file) / "config.yaml"))
     throw usage_error("'{}' is a run, not a recipe. To go on with it: tightloop train --resume {}", file,
-                      file);
+                      shell_word(file));
   if (const std::string source = source_by_name(file); !source.empty())
     throw usage_error(
         "'{}' is not a recipe, a YAML file of settings. To learn from it: tightloop train "
         "configs/text.yaml --data.train {}{}",
-        file, file, source == "text" ? "" : " --data.source " + source);
+        file, shell_word(file), source == "text" ? "" : " --data.source " + source);
   if (is_folder(file))
     throw usage_error(
-        "'{}' is a folder. Name a recipe and the files: tightloop train configs/text.yaml --data.train "
-        "'{}/*'",
-        file, (fs::path(file) / "").parent_path().string());
+        "'{}' is a folder. Name a recipe and the files: tightloop train configs/text.yaml --data.train {}",
+        file, shell_word((fs::path(file) / "").parent_path().string() + "/*"));
   if (there) return;
   const fs::path folder = fs::path(file).has_parent_path() ? fs::path(file).parent_path() : "configs";
   std::vector<std::string> names;

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/files.h"
+#include "core/terminal.h"
 
 namespace tightloop::cli {
 
@@ -158,14 +159,14 @@ Error unknown_verb(const CLI::App& parent, const std::string& word) {
   const std::string name = name_of(parent);
   if (!parent.get_parent()) {
     if (is_recipe_name(word))
-      return usage_error("'{}' is a recipe. To train by it: tightloop train {}", word, word);
+      return usage_error("'{}' is a recipe. To train by it: tightloop train {}", word, shell_word(word));
     if (const auto other = other_verbs().find(dashed(word)); other != other_verbs().end())
       return usage_error("there is no verb '{}'. Did you mean: tightloop {}?", word, other->second);
     if (is_file(word))
       return usage_error(
           "'{}' is a file, and what to do with it is not said. To learn from it: tightloop train "
           "configs/text.yaml --data.train {}",
-          word, word);
+          word, shell_word(word));
   }
   const auto guess = nearest(word, verb_names(parent));
   if (guess) return usage_error("there is no verb '{}'. Did you mean: {} {}?", word, name, *guess);
@@ -189,25 +190,30 @@ Error unexpected_words(const CLI::App& verb, const std::vector<std::string>& wor
   static const std::set<std::string> texts{"--prompt", "--system", "--stop"};
   const std::string& word = words.front();
   if (texts.contains(before))
-    return usage_error("a text with spaces needs quotes: {} '{} {}'", before, value, fmt::join(words, " "));
+    return usage_error("a text with spaces needs quotes: {} {}", before,
+                       shell_word(fmt::format("{} {}", value, fmt::join(words, " "))));
   const bool is_run =
       path_exists(fs::path(word) / "config.yaml") || path_exists(fs::path("runs") / word / "config.yaml");
   if (is_run && has_option(verb, "--run"))
-    return usage_error("'{}' was not expected here. To use that run: {} --run {}", word, name_of(verb), word);
+    return usage_error("'{}' was not expected here. To use that run: {} --run {}", word, name_of(verb),
+                       shell_word(word));
   if (has_option(verb, "--prompt"))
-    return usage_error("'{}' was not expected here. The text to continue is --prompt '{}'.", word,
-                       fmt::join(words, " "));
+    return usage_error("'{}' was not expected here. The text to continue is --prompt {}.", word,
+                       shell_word(fmt::format("{}", fmt::join(words, " "))));
   if (before.find('.') != std::string::npos)
-    return usage_error("'{}' was not expected after {} {}. A value with spaces needs quotes: {} '{} {}'",
-                       word, before, value, before, value, fmt::join(words, " "));
+    return usage_error("'{}' was not expected after {} {}. A value with spaces needs quotes: {} {}", word,
+                       before, value, before, shell_word(fmt::format("{} {}", value, fmt::join(words, " "))));
   if (is_recipe_name(word))
     return usage_error(
         "'{}' was not expected here: one recipe is enough. Its settings can be changed with --section.key "
         "value.",
         word);
-  if (verb.get_name() == "train" && is_file(word))
+  if (verb.get_name() == "train" && is_file(word)) {
+    std::vector<std::string> in_shell;
+    for (const std::string& file : words) in_shell.push_back(shell_word(file));
     return usage_error("'{}' was not expected here. Files to learn from: --data.train {}", word,
-                       fmt::join(words, " "));
+                       fmt::join(in_shell, " "));
+  }
   return usage_error("'{}' was not expected here. '{} --help' shows what it takes.", word, name_of(verb));
 }
 

@@ -139,6 +139,18 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string shell_word(std::string_view word, bool fish) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/+@:,";
+  if (!word.empty() && word.find_first_not_of(kPlain) == word.npos) return std::string(word);
+  std::string quoted = "'";
+  for (const char c : word) {
+    if (fish && (c == '\'' || c == '\\')) quoted += '\\';
+    quoted += !fish && c == '\'' ? "'\\''" : std::string(1, c);
+  }
+  return quoted + "'";
+}
+
 std::string human_count(double value) {
   static constexpr const char* units[] = {"", "k", "M", "G", "T"};
   int unit = 0;

@@ -32,6 +32,10 @@ std::string styled(const std::string& text, const char* style);
 /// not UTF-8 are spelled out, such as \\x1b. For data, names of files and messages that quote them.
 std::string printable(std::string_view text);
 
+/// A word of a command that a user may copy, such as the name of a file: in single quotes where a shell would
+/// read it otherwise. bash, zsh and others; `fish` has its own rule for quotes inside.
+std::string shell_word(std::string_view word, bool fish = false);
+
 /// 1234567 -> "1.23M".
 std::string human_count(double value);
 /// 65 -> "1m05s".

@@ -1,6 +1,7 @@
 #include "core/terminal.h"
 
 #include <cmath>
+#include <cstdio>
 
 #include "support.h"
 
@@ -54,6 +55,20 @@ TEST(Terminal, ChartHasItsExtremesOnTheAxis) {
   EXPECT_NE(text.find("4.000"), std::string::npos) << text;
   EXPECT_NE(text.find("1.000"), std::string::npos) << text;
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
+}
+
+TEST(Terminal, QuotesWordsThatAShellWouldReadOtherwise) {
+  EXPECT_EQ(shell_word("runs/a-1.txt"), "runs/a-1.txt");
+  EXPECT_EQ(shell_word(""), "''");
+  for (const char* word : {"my run", "a;b", "$HOME", "*.txt", "~", "a=b", "it's a \\"}) {
+    const std::string quoted = shell_word(word);
+    std::FILE* shell = ::popen(("printf %s " + quoted).c_str(), "r");
+    char read[64] = {};
+    EXPECT_EQ(std::fread(read, 1, sizeof read - 1, shell), std::string(word).size());
+    ::pclose(shell);
+    EXPECT_STREQ(read, word) << quoted;
+  }
+  EXPECT_EQ(shell_word("it's a \\", /*fish=*/true), "'it\\'s a \\\\'");
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/log.h"
+#include "core/terminal.h"
 #include "infer/chat_session.h"
 #include "infer/prompts.h"
 #include "infer/text_stream.h"
@@ -74,7 +75,7 @@ void say_how_to_ask(const ModelChoice& choice, const LoadedRun& run) {
   log::info(
       "Nothing was generated: the model ended the text at once. If it learned conversations, ask it with: "
       "tightloop chat --run {}",
-      choice.folder());
+      shell_word(choice.folder()));
 }
 
 void answer(const GenerateArguments& options) {

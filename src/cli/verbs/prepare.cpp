@@ -42,16 +42,17 @@ void run_prepare(const PrepareArguments& options, const Settings& settings) {
   if (report.totals.train_documents == 0)
     throw data_error("there is no document to learn from, so '{}' is of no use.", options.output);
   const std::string tokenizer =
-      fmt::format("--tokenizer.path {}/tokenizer", options.output) +
-      (tokenizers.own_target ? fmt::format(" --tokenizer.target_path {}/tokenizer_target", options.output)
-                             : "");
+      fmt::format("--tokenizer.path {}", shell_word(options.output + "/tokenizer")) +
+      (tokenizers.own_target
+           ? fmt::format(" --tokenizer.target_path {}", shell_word(options.output + "/tokenizer_target"))
+           : "");
   if (!report.mixture.empty()) {
     log::info("{}.\nTrain on it with the settings in {}/mixture.yaml and {}",
               summary(report.totals, loads_pairs(recipe)), options.output, tokenizer);
     return;
   }
   log::info("{}.\nTrain on it with: --data.source shards --data.train {} {}",
-            summary(report.totals, loads_pairs(recipe)), options.output, tokenizer);
+            summary(report.totals, loads_pairs(recipe)), shell_word(options.output), tokenizer);
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ void finish(Trainer& trainer, const TrainResult& result, const fs::path& root) {
     throw checkpoint_error("step {} was saved in '{}' and is not there any more.", result.step,
                            root.string());
   const int64_t stop_at = trainer.recipe().train.stop_at;
-  const std::string again = fmt::format("tightloop train --resume {}{}", root.string(),
+  const std::string again = fmt::format("tightloop train --resume {}{}", shell_word(root.string()),
                                         stop_at > 0 && result.step >= stop_at ? " --train.stop_at 0" : "");
   if (result.interrupted) {
     log::warn("Stopped after step {}; everything is saved. Go on with: {}", result.step, again);

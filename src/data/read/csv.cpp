@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/terminal.h"
 #include "data/read/byte_stream.h"
 
 namespace tightloop {
@@ -66,13 +67,13 @@ std::string csv_advice(const std::vector<fs::path>& paths) {
       return fmt::format(
           "'{}' is a CSV table (columns {}), which is not read as it is. {} JSONL: python3 -c \"import "
           "csv,json,sys; [print(json.dumps(r, ensure_ascii=False)) for r in csv.DictReader(open(sys.argv[1], "
-          "newline='', encoding='utf-8-sig'){})]\" '{}' > '{}'",
+          "newline='', encoding='utf-8-sig'){})]\" {} > {}",
           path.string(), fmt::join(rows[0], ", "),
           path == unpacked ? "Turn it into" : "Unpack it, and turn it into",
           separator == ','   ? ""
           : separator == ';' ? ", delimiter=';'"
                              : ", delimiter='\\t'",
-          unpacked.string(), jsonl.string());
+          shell_word(unpacked.string()), shell_word(jsonl.string()));
     }
   }
   return {};

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "core/error.h"
+#include "core/terminal.h"
 #include "data/read/byte_stream.h"
 
 namespace tightloop {
@@ -166,16 +167,6 @@ bool is_text(std::string_view bytes, bool start, bool whole) {
   return simdjson::validate_utf8(text.data(), text.size());
 }
 
-std::string quoted(const std::string& name) {
-  const bool plain = name.find_first_not_of(
-                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                         "._-/+=@%:,") == name.npos;
-  if (plain) return name;
-  std::string word = "'";
-  for (const char c : name) word += c == '\'' ? "'\\''" : std::string(1, c);
-  return word + "'";
-}
-
 }  // namespace
 
 LikelyEncoding likely_encoding(std::string_view bytes, bool start) {
@@ -195,8 +186,8 @@ LikelyEncoding likely_encoding(std::string_view bytes, bool start) {
 }
 
 std::string conversion(const LikelyEncoding& likely, const fs::path& path) {
-  const std::string from = quoted(path.string());
-  const std::string to = quoted((path.parent_path() / (path.stem().string() + ".utf8.txt")).string());
+  const std::string from = shell_word(path.string());
+  const std::string to = shell_word((path.parent_path() / (path.stem().string() + ".utf8.txt")).string());
   if (likely.iconv.empty()) return fmt::format(fmt::runtime(likely.advice), from, to);
   if (is_file(path) && is_compressed(path))
     return fmt::format("Unpack it, then convert it: iconv -f {} -t UTF-8 < UNPACKED > {}", likely.iconv, to);

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/terminal.h"
 #include "data/dataset.h"
 #include "data/store/fingerprint.h"
 #include "train/optim/schedule.h"
@@ -57,7 +58,7 @@ std::string nothing_left(const Recipe& recipe, const RunFolder& run, const Check
   const auto& about = checkpoint.metadata;
   if (step == train.steps && about.value("evaluates", false) && about.value("evaluated", int64_t{0}) != step)
     return {};
-  const std::string again = fmt::format("tightloop train --resume {}", run.root().string());
+  const std::string again = fmt::format("tightloop train --resume {}", shell_word(run.root().string()));
   if (train.steps > 0 && step >= train.steps) {
     const std::string longer = train.epochs > 0 ? fmt::format("--train.epochs {}", 2 * train.epochs)
                                                 : fmt::format("--train.steps {}", 2 * step);
@@ -83,7 +84,7 @@ void refuse_unless(bool accepted, const std::vector<std::string>& changed, const
   throw data_error(
       "the data is not what the run was trained on:\n{}\nNothing was changed. {}. To go on with other data, "
       "its rows counted on from where the run is: tightloop train --resume {} --accept-changed-data",
-      listed(changed), advice, run.root().string());
+      listed(changed), advice, shell_word(run.root().string()));
 }
 
 void check_data(const RunFolder& run, const Checkpoint& checkpoint, const ResumeOptions& options,
@@ -175,7 +176,7 @@ Resumption check_resume(const RunFolder& run, const Checkpoint& checkpoint, cons
     throw usage_error(
         "a run cannot go on with other values of:\n{}\nNothing was changed. To start a new run from its "
         "weights: tightloop train RECIPE --train.init_from {}",
-        listed(refused), run.root().string());
+        listed(refused), shell_word(run.root().string()));
   resumption.nothing_to_do = nothing_left(recipe, run, checkpoint);
   if (!resumption.nothing_to_do.empty()) return resumption;
   check_data(run, checkpoint, options, other_names, resumption);

@@ -12,6 +12,7 @@
 #include "core/files.h"
 #include "core/folder_lock.h"
 #include "core/log.h"
+#include "core/terminal.h"
 #include "train/run/checkpoint.h"
 #include "train/run/run_settings.h"
 
@@ -109,9 +110,9 @@ Error taken(const RunFolder& run) {
         "replace it with --overwrite.",
         root);
   return usage_error(
-      "the run '{0}' exists already. Continue it with 'tightloop train --resume {0}', choose another "
+      "the run '{0}' exists already. Continue it with 'tightloop train --resume {1}', choose another "
       "--run.name, or replace it with --overwrite.",
-      root);
+      root, shell_word(root));
 }
 
 }  // namespace
@@ -218,10 +219,10 @@ RunFolder RunFolder::open(const fs::path& root) {
         run.root_.string(), replaced.string());
   if (!path_exists(run.config()) && has_checkpoint(run))
     throw usage_error(
-        "the run '{0}' has checkpoints, but its config.yaml is missing. 'tightloop train --resume {0}' "
-        "writes "
-        "it again, from the settings in the newest checkpoint's state.json.",
-        run.root_.string());
+        "the run '{}' has checkpoints, but its config.yaml is missing. 'tightloop train --resume {}' writes "
+        "it "
+        "again, from the settings in the newest checkpoint's state.json.",
+        run.root_.string(), shell_word(run.root_.string()));
   if (!path_exists(run.config()))
     throw usage_error("'{}' is not a run: it has no config.yaml.{}", run.root_.string(),
                       is_run(run) ? " A run was stopped there before it began: start it again." : "");

@@ -13,6 +13,7 @@
 #include "core/files.h"
 #include "core/hash.h"
 #include "core/log.h"
+#include "core/terminal.h"
 #include "data/store/fingerprint.h"
 #include "train/run/checkpoint.h"
 
@@ -217,7 +218,7 @@ Recipe read_settings(const RunFolder& run, const nlohmann::json& metadata, bool 
   throw usage_error(
       "'{}' does not have the settings that the checkpoint was saved with:\n{}\nPut it back as it was. "
       "What may change is given on the command line: tightloop train --resume {} --section.key VALUE.",
-      run.config().string(), listed(std::move(lines)), run.root().string());
+      run.config().string(), listed(std::move(lines)), shell_word(run.root().string()));
 }
 
 }  // namespace tightloop
