@@ -3,10 +3,12 @@
 /// Fused operators with a gradient, and fused updates of many tensors; every one has a plain twin.
 /// Component: ops.
 
+#include "ops/attention/attend.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/rope.h"
 #include "ops/attention/split_heads.h"
 #include "ops/config.h"
+#include "ops/linear.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/loss/fused_head.h"
 #include "ops/norm/residual_norm.h"

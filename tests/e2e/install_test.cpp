@@ -46,6 +46,15 @@ TEST(Install, FineTuneExampleUsesEveryLibrary) {
   EXPECT_TRUE(contains(tried.output, " in 60 steps, exported")) << tried.output;
 }
 
+TEST(Install, OwnFamilyExampleIsTrainedByTheTrainer) {
+  SKIP_WITHOUT(kLibrary);
+  const TempFolder folder;
+  const auto tried = run(folder.path(), kTry + "own_family");
+  EXPECT_EQ(tried.exit_code, 0) << tried.output;
+  EXPECT_TRUE(contains(tried.output, "The loop is tight and the model is small.")) << tried.output;
+  EXPECT_TRUE(contains(tried.output, "own_family: loss ")) << tried.output;
+}
+
 TEST(Install, ProgramRunsFromAPrefixThatWasMoved) {
   SKIP_WITHOUT(kLibrary);
   const TempFolder folder;
@@ -87,10 +96,9 @@ TEST(Install, BashCompletesVerbsOptionsAndSettings) {
       "try tightloop doctor --train.l\ntry tightloop train ./t\nEND\nbash t";
   const auto tried = run(folder.path(), script);
   EXPECT_EQ(tried.exit_code, 0) << tried.output;
-  for (const std::string line :
-       {"tightloop tra = train translate\n", "bench ste = step\n", "--dtype b = bf16\n",
-        "--train.warmup_s = --train.warmup_steps", "--model.family gp = gpt2\n", "doctor --train.l = \n",
-        "train ./t = ./t\n"})
+  for (const std::string line : {"tightloop tra = train translate\n", "bench ste = step\n",
+                                 "--dtype b = bf16\n", "--train.warmup_s = --train.warmup_steps",
+                                 "--model.family gp = gpt2\n", "doctor --train.l = \n", "train ./t = ./t\n"})
     EXPECT_TRUE(contains(tried.output, line)) << line << "\n" << tried.output;
 }
 
