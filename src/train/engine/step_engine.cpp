@@ -229,10 +229,8 @@ at::Tensor StepEngine::divisor(const at::Tensor& numbers) {
   if (const GradScaler* scaler = optimizer_.scaler())
     buffer_.column(LossBuffer::kLossScale).copy_(scaler->factor());
   at::Tensor tokens = buffer_.column(LossBuffer::kTokens).clone();
-  if (processes_.several()) {
-    processes_.sum_(optimizer_.gradients());
-    processes_.sum_(tokens);
-  }
+  optimizer_.reduce_gradients(processes_);
+  processes_.sum_(tokens);
   // Where each micro-batch was divided by its own count, only whether there was anything is left to say.
   return options_.global ? tokens * numbers[StepNumbers::kUnit]
                          : (tokens > 0) * static_cast<double>(processes_.world());

@@ -5,7 +5,6 @@
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_foreach_zero.h>
 #include <ATen/ops/clamp_min.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/stack.h>
@@ -40,6 +39,12 @@ const at::Tensor& tensor_of(const Safetensors& file, const std::string& name, co
   return found->second;
 }
 
+std::vector<at::Tensor> detached(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> result;
+  for (const auto& tensor : tensors) result.push_back(tensor.detach());
+  return result;
+}
+
 }  // namespace
 
 Optimizer::Optimizer(Parameters& parameters, const TrainConfig& config, const ModelConfig& model,
@@ -50,7 +55,7 @@ Optimizer::Optimizer(Parameters& parameters, const TrainConfig& config, const Mo
       set_to_none_(config.set_to_none),
       lr_(config.optimizer == "muon" ? config.matrix_lr * config.lr_scale : config.lr),
       values_(parameters.values()) {
-  for (const auto& value : values_) masters_.push_back(value.detach());
+  masters_ = detached(values_);
   rules_ = make_rules(parameters, masters_, config, model, compute_dtype);
   const at::Device device = masters_.front().device();
   if (compute_dtype == at::kHalf)
@@ -80,12 +85,19 @@ void Optimizer::clear_gradients() {
   }
 }
 
+// They are not what backward itself adds to (.grad): sums are fp32, or bf16 would swallow small terms, and a
+// pass that finds no memory halfway must not have touched them.
 void Optimizer::own_gradients() {
-  if (std::exchange(owned_, true)) return;
-  gradients_.clear();
-  // Sums in fp32, or bf16 would swallow small terms.
-  for (size_t i = 0; i < values_.size(); ++i)
-    gradients_.push_back(at::empty_like(several_ ? masters_[i] : values_[i].detach()));
+  if (buckets_) return;
+  buckets_ = std::make_unique<GradientBuckets>(several_ ? masters_ : detached(values_));
+  gradients_ = buckets_->gradients();
+}
+
+void Optimizer::reduce_gradients(Processes& processes) {
+  if (!processes.several()) return;
+  TORCH_CHECK(buckets_, "gradients to be reduced are not the optimizer's own");
+  c10::NoGradGuard no_grad;
+  buckets_->reduce(processes);
 }
 
 void Optimizer::accumulate(bool first) {
@@ -95,7 +107,7 @@ void Optimizer::accumulate(bool first) {
     const at::Tensor& gradient = value.grad();
     fresh.push_back(gradient.defined() ? gradient : at::zeros_like(value));
   }
-  if (!owned_) {
+  if (!buckets_) {
     gradients_ = std::move(fresh);
     if (set_to_none_) clear_gradients();
     return;
@@ -125,7 +137,7 @@ void Optimizer::update(const at::Tensor& rates, const at::Tensor& divisor) {
   norm_.copy_(norm), count_.copy_(count), skipped_.copy_(skipped);
   for (const auto& rule : rules_) rule->update(gradients_, control);
   if (scaler_) scaler_->update(finite.logical_not());
-  if (!owned_) {
+  if (!buckets_) {
     if (!set_to_none_) at::_foreach_zero_(gradients_);
     gradients_.clear();
   }

@@ -10,6 +10,7 @@
 #include "model/model_config.h"
 #include "model/parts/parameters.h"
 #include "train/engine/grad_scaler.h"
+#include "train/optim/gradient_buckets.h"
 #include "train/optim/schedule.h"
 #include "train/train_config.h"
 
@@ -45,12 +46,15 @@ class Optimizer {
   /// Takes the gradients of one micro-batch from the parameters: as they are where train.accumulate is 1, and
   /// added up in fp32 otherwise, for `first` starts a step.
   void accumulate(bool first);
-  /// What was accumulated, in the order of the parameters; to be summed over processes.
-  std::vector<at::Tensor>& gradients() { return gradients_; }
-  /// From here on accumulate() writes to tensors that stay the same for the run, and gradients() are those:
-  /// for updates that are not captured together with the pass before them. Always so where micro-batches add
-  /// up.
+  /// What was accumulated, in the order of the parameters.
+  const std::vector<at::Tensor>& gradients() const { return gradients_; }
+  /// From here on accumulate() writes to GradientBuckets, and gradients() are views of those: for updates
+  /// that are not captured together with the pass before them. Always so where micro-batches add up.
+  /// Otherwise a pass's gradients are used as backward made them: they take no memory during the forward
+  /// pass.
   void own_gradients();
+  /// Adds up what was accumulated over all processes; needs own_gradients() where there are several.
+  void reduce_gradients(Processes& processes);
   /// One update. `rates` (fp64, on the device) are StepNumbers; gradients are divided by the fp64 scalar
   /// `divisor`: the step's supervised tokens, over all processes. 0, or a gradient that is not finite, leaves
   /// everything as it was.
@@ -89,8 +93,9 @@ class Optimizer {
   const double clip_;
   const bool several_, set_to_none_;
   double lr_;
-  bool owned_ = false, halfway_ = false;
+  bool halfway_ = false;
   std::vector<at::Tensor> values_, masters_, gradients_;
+  std::unique_ptr<const GradientBuckets> buckets_;  // once gradients are owned
   std::vector<std::unique_ptr<UpdateRule>> rules_;
   std::unique_ptr<GradScaler> scaler_;
   at::Tensor count_;  // updates made, fp32 scalar on the device

@@ -1,0 +1,112 @@
+#include "train/optim/gradient_buckets.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+
+#include "dist/several.h"
+#include "ops/compare.h"
+#include "train/optim/optimizer.h"
+
+namespace tightloop::testing {
+namespace {
+
+using at::Tensor;
+using Indices = std::vector<size_t>;
+
+Tensor of(at::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) { return at::empty(sizes, dtype); }
+
+TEST(GradientBuckets, AreFilledFromTheLastParameterToTheFirst) {
+  // 512 bytes are 128 values of fp32.
+  const GradientBuckets gradients({of({128}), of({2, 64}), of({1000}), of({3}), of({5, 5})}, 1024);
+  ASSERT_EQ(gradients.buckets().size(), 3U);
+  EXPECT_EQ(gradients.buckets()[0].parameters, (Indices{4, 3}));
+  EXPECT_EQ(gradients.buckets()[1].parameters, (Indices{2})) << "larger than a bucket";
+  EXPECT_EQ(gradients.buckets()[2].parameters, (Indices{1, 0}));
+  EXPECT_EQ(gradients.buckets()[0].flat.numel(), 256);
+  EXPECT_EQ(gradients.buckets()[1].flat.numel(), 1024);
+  EXPECT_EQ(gradients.buckets()[2].flat.numel(), 256);
+}
+
+TEST(GradientBuckets, GradientsAreAlignedViewsOfThem) {
+  const std::vector<Tensor> like{of({3, 7}), of({2, 5, 3}, at::kBFloat16), of({200}), of({1}, at::kBFloat16)};
+  const GradientBuckets gradients(like);
+  ASSERT_EQ(gradients.buckets().size(), 2U) << "one for each dtype";
+  EXPECT_EQ(gradients.buckets()[0].parameters, (Indices{3, 1}));
+  EXPECT_EQ(gradients.buckets()[1].parameters, (Indices{2, 0}));
+  for (const auto& bucket : gradients.buckets()) {
+    int64_t begin = 0;
+    for (const size_t i : bucket.parameters) {
+      const Tensor& gradient = gradients.gradients()[i];
+      EXPECT_EQ(gradient.sizes(), like[i].sizes());
+      EXPECT_EQ(gradient.scalar_type(), like[i].scalar_type());
+      EXPECT_EQ(gradient.abs().max().item<double>(), 0);
+      gradient.fill_(static_cast<double>(i + 1));
+      EXPECT_EQ(gradient.storage_offset() * gradient.element_size() % GradientBuckets::kAlignment, 0);
+      const Tensor there = bucket.flat.narrow(0, begin, gradient.numel());
+      EXPECT_EQ(there.const_data_ptr(), gradient.const_data_ptr());
+      begin += (gradient.numel() * gradient.element_size() + 511) / 512 * 512 / gradient.element_size();
+    }
+    EXPECT_EQ(bucket.flat.numel(), begin);
+  }
+  for (size_t i = 0; i < like.size(); ++i)
+    EXPECT_TRUE((gradients.gradients()[i] == static_cast<double>(i + 1)).all().item<bool>())
+        << "none overlap";
+}
+
+// The same bits as tensors that travel one by one.
+TEST(GradientBuckets, AreAddedUpOverProcesses) {
+  if (!in_child()) return expect_success(2);
+  Processes processes;
+  std::vector<Tensor> wanted;
+  for (const auto dtype : {at::kFloat, at::kBFloat16})
+    for (uint64_t i = 1; i < 20; ++i)
+      wanted.push_back(random_tensor({static_cast<int64_t>(i * i), 7}, dtype,
+                                     i + 100 * static_cast<uint64_t>(processes.rank())));
+  const GradientBuckets gradients(wanted, 4096);
+  EXPECT_GT(gradients.buckets().size(), 5U);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    gradients.gradients()[i].copy_(wanted[i]);
+    processes.sum_({wanted[i]});
+  }
+  gradients.reduce(processes);
+  for (size_t i = 0; i < wanted.size(); ++i) EXPECT_TRUE(at::equal(gradients.gradients()[i], wanted[i])) << i;
+  for (const auto& bucket : gradients.buckets()) {
+    Tensor rest = bucket.flat.clone();
+    for (const size_t i : bucket.parameters) {
+      const int64_t begin = gradients.gradients()[i].storage_offset() - bucket.flat.storage_offset();
+      rest.narrow(0, begin, wanted[i].numel()).zero_();
+    }
+    EXPECT_EQ(rest.abs().max().item<double>(), 0) << "nothing between them";
+  }
+}
+
+TEST(GradientBuckets, AreWhereAnOptimizerAddsUpFromTheStart) {
+  Parameters parameters(3);
+  const Tensor matrix = parameters.add("matrix", {5, 3}, {}, ParameterRole::kMatrix),
+               vector = parameters.add("vector", {3}, {}, ParameterRole::kNorm);
+  TrainConfig config;
+  config.accumulate = 2;
+  Optimizer optimizer(parameters, config, ModelConfig{}, at::kBFloat16);
+  const auto before = optimizer.gradients();
+  ASSERT_EQ(before.size(), 2U);
+  EXPECT_TRUE(before[0].is_alias_of(before[1]));
+  for (int step = 0; step < 2; ++step) {
+    for (const bool first : {true, false}) {
+      matrix.mutable_grad() = at::full({5, 3}, 256, at::kBFloat16);
+      vector.mutable_grad() = at::full({3}, 1, at::kBFloat16);
+      optimizer.accumulate(first);
+      EXPECT_FALSE(matrix.grad().defined());
+    }
+    EXPECT_EQ(optimizer.gradients()[0].scalar_type(), at::kFloat);
+    EXPECT_TRUE((optimizer.gradients()[0] == 512).all().item<bool>());
+    EXPECT_TRUE((optimizer.gradients()[1] == 2).all().item<bool>());
+    optimizer.step({.lr_scale = 1}, 1);
+    for (size_t i = 0; i < before.size(); ++i)
+      EXPECT_EQ(optimizer.gradients()[i].const_data_ptr(), before[i].const_data_ptr());
+  }
+}
+
+}  // namespace
+}  // namespace tightloop::testing
