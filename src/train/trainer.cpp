@@ -71,14 +71,13 @@ int64_t consumed_before(int64_t steps, const RunFolder& run, const Task& task, P
 
 }  // namespace
 
-Trainer::Trainer(const Recipe& recipe, const RunFolder& run) : Trainer(recipe, run, alone()) {}
-
-Trainer::Trainer(const Recipe& recipe, const RunFolder& run, Processes& processes)
+Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOptions& options)
     : recipe_(recipe),
-      asked_(recipe.train),
+      chooses_lr_(recipe.train.lr < 0),
       run_(run),
-      processes_(processes),
-      device_(training_device(recipe.train, processes.world() > 1 ? processes.local_rank() : -1)) {
+      processes_(options.processes ? *options.processes : alone()),
+      device_(training_device(recipe.train, processes_.world() > 1 ? processes_.local_rank() : -1)) {
+  const Checkpoint* from = options.resume_from ? &*options.resume_from : nullptr;
   const auto& train = recipe_.train;
   use_threads(train.threads);
   recipe_.ops.apply();
@@ -86,16 +85,16 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, Processes& processe
   device_.use_pools(train.pools);
   if (train.memory_limit > 0) device_.limit_memory(static_cast<int64_t>(train.memory_limit * (1 << 30)));
   if (!processes_.main()) processes_.barrier();  // the main one makes the tokenizer and the index first
-  task_ = make_task(recipe_, run_, metadata_);
-  if (train.lr < 0)
+  task_ = make_task(recipe_, run_, metadata_, from);
+  if (processes_.main()) processes_.barrier();
+  if (from) go_on_from(*from);
+  if (chooses_lr_)
     recipe_.train.lr =
         choose_finetune_lr(static_cast<double>(model_size(task_->config()).total), recipe_.lora.on());
   plan_steps();
   if (processes_.main()) {
     origin_ = origin_of(recipe_, run_);
-    // A run that resumes keeps its own until it has a checkpoint with others.
-    if (checkpoint_steps(run_.checkpoints()).empty()) write_settings(run_, recipe_);
-    processes_.barrier();
+    if (!from) write_settings(run_, recipe_);  // a run that resumes keeps its own until its first save
   }
 
   const at::Device place(device_.name());
@@ -103,6 +102,7 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, Processes& processe
   if (processes_.main()) warn_of_slow_products(dtype, device_);
   task_->trained().to(place, at::kFloat);
   optimizer_ = std::make_unique<Optimizer>(task_->trained(), train, task_->config(), dtype);
+  if (from) optimizer_->load(from->weights, from->optimizer);
   task_->place(place, dtype);
   const ModelConfig& model = task_->config();
   const int64_t experts = model.has_experts() ? model.experts : 0;
@@ -121,6 +121,7 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, Processes& processe
                     .time = train.time_parts,
                     .global = train.loss_norm == "global",
                     .forbid_syncs = train.debug_syncs});
+  if (from) log::info("Resuming after step {}.", done_);
 }
 
 void Trainer::plan_steps() {
@@ -128,29 +129,20 @@ void Trainer::plan_steps() {
   if (train.epochs > 0)
     train.steps = steps_of_epochs(train.epochs, task_->epoch_samples(), step_samples(), done_, consumed_);
   if (train.steps == 0) throw usage_error("how long to train is not said: set train.steps or train.epochs.");
-  // A resume plans again, with what is done already.
-  train.warmup_steps = asked_.warmup_steps, train.eval_steps = asked_.eval_steps;
   settle_intervals(train);
 }
 
-void Trainer::resume() { resume(load_checkpoint(run_.checkpoints())); }
-
-void Trainer::resume(const Checkpoint& checkpoint) {
-  optimizer_->load(checkpoint.weights, checkpoint.optimizer);
+void Trainer::go_on_from(const Checkpoint& checkpoint) {
   done_ = saved_ = checkpoint.step;
   const bool old = !checkpoint.metadata.contains("consumed");
   consumed_ =
       old ? consumed_before(done_, run_, *task_, processes_) : checkpoint.metadata["consumed"].get<int64_t>();
-  plan_steps();
-  if (processes_.main()) keep_settings(origin_, recipe_);
-  progress_->set_total_steps(recipe_.train.steps);
   nlohmann::json metadata = checkpoint.metadata;
   metadata.update(metadata_);
   metadata_ = std::move(metadata);
   if (metadata_.contains("best")) best_loss_ = metadata_["best"].value("loss", best_loss_);
   // Old checkpoints do not say: an evaluation that was made then is not made again.
   worse_ = metadata_.value("worse", worse_), evaluated_ = metadata_.value("evaluated", old ? done_ : 0);
-  log::info("Resuming after step {}.", done_);
 }
 
 void Trainer::announce() const {
@@ -160,7 +152,7 @@ void Trainer::announce() const {
             precision_name(train.precision, device_));
   const auto shared = fmt::format("{} accumulated x {} process{}", train.accumulate, processes_.world(),
                                   processes_.world() == 1 ? "" : "es");
-  if (asked_.lr < 0) log::info("Learning rate {:.0e}, by the size of the model.", train.lr);
+  if (chooses_lr_) log::info("Learning rate {:.0e}, by the size of the model.", train.lr);
   const auto length = train.epochs > 0 ? fmt::format("{} epochs = {} steps", train.epochs, train.steps)
                                        : fmt::format("{} steps", train.steps);
   if (task_->config().translates())

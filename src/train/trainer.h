@@ -36,22 +36,23 @@ struct TrainResult {
   double seconds = 0;
 };
 
-/// One run, from its recipe to its last checkpoint. It starts from fresh weights, or from those of
-/// train.init_from.
+/// How a run begins.
+struct TrainerOptions {
+  /// The run goes on from here. Whether the recipe fits it is for check_resume() to say, before. Nothing: a
+  /// new run, from fresh weights or those of train.init_from.
+  std::optional<Checkpoint> resume_from{};
+  Processes* processes = nullptr;  // those that train together; null: this one alone
+};
+
+/// One run, from its recipe to its last checkpoint.
 ///
 ///     Trainer trainer(recipe, RunFolder::create("runs/a", false));
 ///     trainer.run();
 class Trainer {
  public:
   /// Prepares everything: device, task (tokenizer, data, model) and optimizer.
-  Trainer(const Recipe& recipe, const RunFolder& run);
-  /// One of several processes that train together.
-  Trainer(const Recipe& recipe, const RunFolder& run, Processes& processes);
+  Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOptions& options = {});
 
-  /// Goes on from the newest checkpoint of the run, or from the one given. Whether the recipe fits the run is
-  /// for check_resume() to say, before.
-  void resume();
-  void resume(const Checkpoint& checkpoint);
   /// Trains until the last step, train.stop_at or Ctrl-C, and saves. Nothing that is not training can cost
   /// the run: steps are saved before they are evaluated, and an evaluation that fails is a warning, as is a
   /// save before the last.
@@ -74,6 +75,8 @@ class Trainer {
  private:
   friend class StepTimer;  // src/bench: steps by the clock instead of run()
 
+  /// Takes step, place in the data and what was found so far from a checkpoint; weights are the optimizer's.
+  void go_on_from(const Checkpoint& checkpoint);
   void announce() const;
   /// Fills in train.steps where train.epochs counts, and what follows from it.
   void plan_steps();
@@ -110,7 +113,7 @@ class Trainer {
   void remove_old();
 
   Recipe recipe_;
-  const TrainConfig asked_;  // before anything was settled
+  const bool chooses_lr_;  // by the size of the model
   RunFolder run_;
   Processes& processes_;
   Device& device_;

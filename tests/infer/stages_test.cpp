@@ -57,8 +57,7 @@ TEST(Stages, AStageStartsFromItsParentAndSaysSo) {
   fs::remove_all(base.root());
   auto longer = recipe;
   longer.train.steps = 8;
-  Trainer resumed(longer, run);
-  resumed.resume();
+  Trainer resumed(longer, run, {.resume_from = load_checkpoint(run.checkpoints())});
   EXPECT_EQ(resumed.run().step, 8);
   auto later = load_checkpoint(run.checkpoints()).metadata;
   // Of the evaluations, the place in the data and the steps: those are others now.
@@ -128,8 +127,7 @@ TEST(Stages, AdaptersAreSavedResumedAndMerged) {
   const auto parts = train(recipe, folder / "parts");
   recipe.train.stop_at = 0;
   fs::rename(base.root(), folder / "gone");
-  Trainer resumed(recipe, parts);
-  resumed.resume();
+  Trainer resumed(recipe, parts, {.resume_from = load_checkpoint(parts.checkpoints())});
   resumed.run();
 
   const auto saved = load_checkpoint(whole.checkpoints()), again = load_checkpoint(parts.checkpoints());

@@ -199,8 +199,7 @@ TEST(Divergence, AGoodCheckpointIsNotRotatedOutByABadOne) {
   Trainer(recipe, run).run();
   recipe.train.stop_at = 0, recipe.train.lr = 1e6, recipe.train.schedule = "constant";
   recipe.train.save_steps = 1, recipe.train.keep_checkpoints = 1;
-  Trainer worse(recipe, run);
-  worse.resume();
+  Trainer worse(recipe, run, {.resume_from = load_checkpoint(run.checkpoints())});
   error_of(ExitCode::kFailure, [&] { worse.run(); });
   EXPECT_EQ(checkpoint_steps(run.checkpoints()).front(), 8);
   EXPECT_NO_THROW(load_checkpoint(run.checkpoints(), 8));

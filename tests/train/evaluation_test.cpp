@@ -139,8 +139,7 @@ TEST(Evaluation, PatienceIsRestoredOnResume) {
   recipe.train.stop_at = 5;
   Trainer(recipe, run).run();
   recipe.train.stop_at = 0;
-  Trainer resumed(recipe, run);
-  resumed.resume();
+  Trainer resumed(recipe, run, {.resume_from = load_checkpoint(run.checkpoints())});
   const auto result = resumed.run();
   EXPECT_TRUE(result.stopped_early);
   EXPECT_EQ(result.step, 8) << "best at 2, then three evaluations";
@@ -153,8 +152,7 @@ TEST(Evaluation, PatienceIsRestoredAfterAnEvaluationAtTheSameStep) {
   recipe.train.stop_at = 6;  // evaluated after its save
   Trainer(recipe, run).run();
   recipe.train.stop_at = 0;
-  Trainer resumed(recipe, run);
-  resumed.resume();
+  Trainer resumed(recipe, run, {.resume_from = load_checkpoint(run.checkpoints())});
   EXPECT_EQ(resumed.run().step, 8);
 }
 
@@ -176,13 +174,11 @@ TEST(Evaluation, AnInterruptedOneIsMadeUpForOnResume) {
     EXPECT_EQ(checkpoint_steps(run.checkpoints()), (std::vector<int64_t>{4}));
   }
   clear_interrupt();
-  Trainer resumed(recipe, run);
-  resumed.resume();
+  Trainer resumed(recipe, run, {.resume_from = load_checkpoint(run.checkpoints())});
   const auto result = resumed.run();
   EXPECT_FALSE(result.interrupted);
   EXPECT_TRUE(result.held_out_loss);
-  Trainer again(recipe, run);
-  again.resume();
+  Trainer again(recipe, run, {.resume_from = load_checkpoint(run.checkpoints())});
   EXPECT_FALSE(again.run().held_out_loss) << "it was evaluated";
 }
 
@@ -194,7 +190,8 @@ TEST(SeveralProcesses, AnEvaluationThatFailsOnOneIsNotTheEndOfTheRun) {
   Processes processes;  // once: a second rendezvous at the same port could meet the first one's closing store
   for (const int failing : {0, 1}) {
     const auto path = folder / std::to_string(failing);
-    Trainer trainer(recipe, processes.main() ? RunFolder::create(path, false) : RunFolder(path), processes);
+    Trainer trainer(recipe, processes.main() ? RunFolder::create(path, false) : RunFolder(path),
+                    {.processes = &processes});
     trainer.also_evaluate([&]() -> Task::Evaluation {
       if (processes.rank() == failing) return planted_failure();
       return {};
@@ -212,7 +209,7 @@ TEST(SeveralProcesses, PatienceIsTheMainProcessesDecision) {
   Processes processes;
   if (!processes.main()) recipe.train.patience = 100;
   const auto run = processes.main() ? RunFolder::create(folder / "run", false) : RunFolder(folder / "run");
-  const auto result = Trainer(recipe, run, processes).run();
+  const auto result = Trainer(recipe, run, {.processes = &processes}).run();
   EXPECT_TRUE(result.stopped_early);
   EXPECT_EQ(result.step, 8);
 }

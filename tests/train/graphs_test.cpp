@@ -205,7 +205,7 @@ TEST_F(GraphsOnGpu, OfSeveralProcessesAtWorldSize1EqualThePlainPath) {
         const auto plain = Trainer(plain_recipe, plain_run).run();
         Processes processes(group_of_one());
         ASSERT_TRUE(processes.several());
-        const auto several = Trainer(recipe, several_run, processes).run();
+        const auto several = Trainer(recipe, several_run, {.processes = &processes}).run();
         ASSERT_EQ(plain.losses.size(), 200u);
         EXPECT_EQ(several.losses, plain.losses);
         const auto a = load_checkpoint(several_run.checkpoints()),

@@ -42,9 +42,22 @@ TEST(Resume, ATrainerThatCannotLoadItsCheckpointLeavesTheSettings) {
   const auto run = trained(recipe, folder / "run");
   const std::string before = read_file(run.config());
   recipe.model.layers = 2;
-  Trainer other(recipe, run);
-  error_of(ExitCode::kCheckpoint, [&] { other.resume(); });
+  const auto checkpoint = load_checkpoint(run.checkpoints());
+  error_of(ExitCode::kCheckpoint, [&] { Trainer(recipe, run, {.resume_from = checkpoint}); });
   EXPECT_EQ(read_file(run.config()), before);
+}
+
+TEST(Resume, IsAskedForAndNotGuessedFromTheFolder) {
+  const TempFolder folder;
+  auto recipe = small_recipe();
+  recipe.train.steps = 4;
+  const auto run = trained(recipe, folder / "run");
+  recipe.train.lr = 0.002;
+  const Trainer anew(recipe, run);
+  EXPECT_FALSE(anew.metadata().contains("consumed"));
+  Recipe kept;
+  kept.bind().load(run.config());
+  EXPECT_EQ(kept.train.lr, 0.002);
 }
 
 TEST(Resume, AnotherMicroBatchGoesOnWithTheNextRows) {
@@ -58,14 +71,12 @@ TEST(Resume, AnotherMicroBatchGoesOnWithTheNextRows) {
   // The same 8 rows a step, cut otherwise: the same gradients but for rounding.
   recipe.train.micro_batch = 2, recipe.train.accumulate = 4, recipe.train.stop_at = 33;
   {
-    Trainer resumed(recipe, parts);
-    resumed.resume();
+    Trainer resumed(recipe, parts, {.resume_from = load_checkpoint(parts.checkpoints())});
     resumed.run();
   }
   EXPECT_EQ(load_checkpoint(parts.checkpoints()).metadata.at("consumed"), 33 * 8);
   recipe.train.micro_batch = 8, recipe.train.accumulate = 1, recipe.train.stop_at = 0;
-  Trainer resumed(recipe, parts);
-  resumed.resume();
+  Trainer resumed(recipe, parts, {.resume_from = load_checkpoint(parts.checkpoints())});
   resumed.run();
   const auto wanted = load_checkpoint(whole.checkpoints()), got = load_checkpoint(parts.checkpoints());
   EXPECT_EQ(got.metadata.at("consumed"), 60 * 8);
@@ -79,8 +90,7 @@ TEST(Resume, ASmallerStepTakesNoRowTwice) {
   recipe.train.steps = 20, recipe.train.stop_at = 10;
   const auto run = trained(recipe, folder / "run");
   recipe.train.micro_batch = 3, recipe.train.stop_at = 0;
-  Trainer resumed(recipe, run);
-  resumed.resume();
+  Trainer resumed(recipe, run, {.resume_from = load_checkpoint(run.checkpoints())});
   resumed.run();
   EXPECT_EQ(load_checkpoint(run.checkpoints()).metadata.at("consumed"), 10 * 8 + 10 * 3);
 }
@@ -93,8 +103,7 @@ TEST(Resume, AnOldCheckpointGoesOnAfterTheRowsOfItsOwnSettings) {
   const auto run = trained(recipe, folder / "run");
   update_metadata(run.checkpoints(), 10, {{"best", {{"step", 10}, {"loss", 0.1}}}});
   recipe.train.micro_batch = 4, recipe.train.stop_at = 0, recipe.train.patience = 1;
-  Trainer resumed(recipe, run);
-  resumed.resume();
+  Trainer resumed(recipe, run, {.resume_from = load_checkpoint(run.checkpoints())});
   EXPECT_EQ(resumed.run().step, 20) << "the evaluation of step 10 is not made, and counted, again";
   EXPECT_EQ(load_checkpoint(run.checkpoints()).metadata.at("consumed"), 10 * 8 + 10 * 4);
 }
@@ -106,8 +115,7 @@ TEST(Resume, SettingsOfOneThatComesToNothingDoNotStay) {
   const auto run = trained(recipe, folder / "run");
   const std::string before = read_file(run.config());
   recipe.train.stop_at = 0, recipe.train.lr = 1e6;
-  Trainer resumed(recipe, run);
-  resumed.resume();
+  Trainer resumed(recipe, run, {.resume_from = load_checkpoint(run.checkpoints())});
   error_of(ExitCode::kFailure, [&] { resumed.run(); });
   EXPECT_EQ(read_file(run.config()), before);
 }
@@ -131,8 +139,7 @@ TEST(Resume, AnotherPrecisionGoesOnFromTheSameWeights) {
   const auto run = trained(recipe, folder / "run");
   for (const char* precision : {"fp16", "bf16", "fp32", "fp16"}) {
     recipe.train.precision = precision, recipe.train.steps += 2;
-    Trainer resumed(recipe, run);
-    resumed.resume();
+    Trainer resumed(recipe, run, {.resume_from = load_checkpoint(run.checkpoints())});
     EXPECT_EQ(resumed.run().step, recipe.train.steps) << precision;
   }
 }
@@ -191,7 +198,7 @@ TEST(Resume, OtherDocumentsOfTheSameFilesAreRefused) {
   auto checkpoint = load_checkpoint(run.checkpoints());
   EXPECT_EQ(checkpoint.metadata.at("documents").at("train").at("documents"), 400);
   EXPECT_GT(checkpoint.metadata.at("documents").at("val").at("tokens"), 0);
-  const Trainer again(recipe, run);
+  const Trainer again(recipe, run, {.resume_from = checkpoint});
   nlohmann::json now = again.metadata();
   EXPECT_TRUE(check_counts(run, checkpoint, now, false).empty());
 

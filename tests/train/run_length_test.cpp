@@ -92,8 +92,7 @@ TEST(RunLength, EpochsTrainAndGoOnForLonger) {
   EXPECT_NE(done.nothing_to_do.find("--train.epochs 1"), std::string::npos) << done.nothing_to_do;
   auto longer = check_resume(run, checkpoint, {{"--train.epochs", "1"}, false});
   EXPECT_TRUE(longer.nothing_to_do.empty()) << longer.nothing_to_do;
-  Trainer trainer(longer.recipe, run);
-  trainer.resume(checkpoint);
+  Trainer trainer(longer.recipe, run, {.resume_from = checkpoint});
   check_resumed_epochs(trainer.recipe(), run, checkpoint, longer);
   EXPECT_TRUE(longer.nothing_to_do.empty());
   EXPECT_EQ(trainer.recipe().train.steps, steps_of_epochs(1, trainer.task().epoch_samples(), 8));
@@ -125,8 +124,7 @@ TEST(RunLength, SavesByTimeDoNotPushOutThoseOfSteps) {
     recipe.train.stop_at = 5;  // an end, not a save by time
     Trainer(recipe, run).run();
     recipe.train.stop_at = 0;
-    Trainer trainer(recipe, run);
-    trainer.resume();
+    Trainer trainer(recipe, run, {.resume_from = load_checkpoint(run.checkpoints())});
     trainer.run();
     const auto steps = checkpoint_steps(run.checkpoints());
     EXPECT_EQ(steps, keep == 0 ? (std::vector<int64_t>{3, 5, 6, 9}) : (std::vector<int64_t>{6, 9}));
@@ -144,8 +142,7 @@ TEST(RunLength, AResumePlansWarmUpAndEvaluationsFromItsOwnSteps) {
                              {{"--train.epochs", "2", "--train.micro_batch", "4", "--train.warmup_ratio",
                                "0.5", "--train.eval_steps", "-1"},
                               false});
-  Trainer trainer(longer.recipe, run);
-  trainer.resume(checkpoint);
+  Trainer trainer(longer.recipe, run, {.resume_from = checkpoint});
   const auto& train = trainer.recipe().train;
   EXPECT_EQ(train.warmup_steps, std::llround(0.5 * static_cast<double>(train.steps)));
   TrainConfig expected;

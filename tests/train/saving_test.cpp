@@ -136,7 +136,7 @@ void save_after_a_death(const fs::path& folder) {
       processes.main() ? RunFolder::create(folder / "run", false) : RunFolder(folder / "run");
   if (!processes.main()) {
     write_file_whole(folder / "victim", std::to_string(::getpid()));
-    Trainer(recipe, run, processes).run();
+    Trainer(recipe, run, {.processes = &processes}).run();
     return;
   }
   ASSERT_EQ(::mkfifo(run.metrics().c_str(), 0600), 0);
@@ -151,7 +151,7 @@ void save_after_a_death(const fs::path& folder) {
     std::string drained(1 << 20, '\0');
     while (::read(pipe, drained.data(), drained.size()) > 0) continue;
   });
-  Trainer trainer(recipe, run, processes);
+  Trainer trainer(recipe, run, {.processes = &processes});
   const auto message = error_of(ExitCode::kFailure, [&] { trainer.run(); });
   reader.join();
   EXPECT_NE(message.find("rank 1 of 2"), std::string::npos) << message;

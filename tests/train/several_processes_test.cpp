@@ -20,7 +20,7 @@ TEST(SeveralProcesses, TrainAsOneDoesOnAllTheRows) {
     Processes processes;
     main = processes.main();
     const auto run = main ? RunFolder::create(folder / "two", false) : RunFolder(folder / "two");
-    losses = Trainer(recipe, run, processes).run().losses;
+    losses = Trainer(recipe, run, {.processes = &processes}).run().losses;
   }
   if (!main) {
     EXPECT_TRUE(losses.empty()) << "the main process alone writes";
@@ -47,15 +47,15 @@ TEST(SeveralProcesses, OneGoesOnWithTheRowsAfterThoseOfTwo) {
   {
     Processes processes;
     const bool main = processes.main();
-    Trainer(recipe, main ? RunFolder::create(folder / "two", false) : RunFolder(folder / "two"), processes)
+    Trainer(recipe, main ? RunFolder::create(folder / "two", false) : RunFolder(folder / "two"),
+            {.processes = &processes})
         .run();
     if (!main) return;
   }
   recipe.train.micro_batch = 8, recipe.train.stop_at = 0;
   const RunFolder run(folder / "two");
   EXPECT_EQ(load_checkpoint(run.checkpoints()).metadata.at("consumed"), 6 * 8);
-  Trainer alone(recipe, run);
-  alone.resume();
+  Trainer alone(recipe, run, {.resume_from = load_checkpoint(run.checkpoints())});
   alone.run();
   Trainer(recipe, RunFolder::create(folder / "one", false)).run();
   const auto weights = load_checkpoint(run.checkpoints()).weights,

@@ -68,8 +68,7 @@ TEST(Trainer, StoppedAndResumedIsTheSameToTheBit) {
     Trainer(recipe, parts).run();
     EXPECT_EQ(load_checkpoint(parts.checkpoints()).step, 17);
     recipe.train.stop_at = 0;
-    Trainer resumed(recipe, parts);
-    resumed.resume();
+    Trainer resumed(recipe, parts, {.resume_from = load_checkpoint(parts.checkpoints())});
     EXPECT_EQ(resumed.run().step, 40);
     expect_same_checkpoint(whole, parts);
   }
@@ -108,8 +107,7 @@ void expect_resumes_exactly(const Recipe& recipe) {
   auto first = recipe;
   first.train.stop_at = 50;
   Trainer(first, parts).run();
-  Trainer resumed(recipe, parts);
-  resumed.resume();
+  Trainer resumed(recipe, parts, {.resume_from = load_checkpoint(parts.checkpoints())});
   EXPECT_EQ(resumed.run().losses.back(), mean);
   expect_same_checkpoint(whole, parts);
 }
@@ -206,8 +204,7 @@ TEST(Trainer, MetricsCountStepsFromOneAndNeverTwice) {
   fs::remove_all(run.checkpoints() /
                  "step-00000012");  // as if it had died before that save: lines 9 to 12 are void
   recipe.train.stop_at = 16;
-  Trainer resumed(recipe, run);
-  resumed.resume();
+  Trainer resumed(recipe, run, {.resume_from = load_checkpoint(run.checkpoints())});
   resumed.run();
   std::vector<int64_t> steps;
   for (const auto& line : metrics_of(run)) steps.push_back(line.at("global_step").get<int64_t>());
@@ -317,8 +314,7 @@ TEST(Trainer, MuonLearnsAndResumesToTheBit) {
   recipe.train.stop_at = 11;
   Trainer(recipe, parts).run();
   recipe.train.stop_at = 0;
-  Trainer resumed(recipe, parts);
-  resumed.resume();
+  Trainer resumed(recipe, parts, {.resume_from = load_checkpoint(parts.checkpoints())});
   resumed.run();
   expect_same_checkpoint(whole, parts);
 }

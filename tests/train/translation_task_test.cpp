@@ -36,8 +36,7 @@ TEST(TranslationTask, LearnsAndResumesToTheBit) {
     auto first = recipe;
     first.train.stop_at = 17;
     Trainer(first, parts).run();
-    Trainer resumed(recipe, parts);
-    resumed.resume();
+    Trainer resumed(recipe, parts, {.resume_from = load_checkpoint(parts.checkpoints())});
     resumed.run();
     const auto a = load_checkpoint(whole.checkpoints()), b = load_checkpoint(parts.checkpoints());
     for (const auto& [name, tensor] : a.weights.tensors)

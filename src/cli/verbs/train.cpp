@@ -116,12 +116,11 @@ Checkpoint choose_checkpoint(const RunFolder& run, Processes& processes) {
 }
 
 /// The trainer of a run. A new run that cannot begin leaves no folder behind.
-std::unique_ptr<Trainer> begin(const Recipe& recipe, const RunFolder& run, Processes& processes,
-                               bool is_new) {
+std::unique_ptr<Trainer> begin(const Recipe& recipe, const RunFolder& run, const TrainerOptions& options) {
   try {
-    return std::make_unique<Trainer>(recipe, run, processes);
+    return std::make_unique<Trainer>(recipe, run, options);
   } catch (...) {
-    if (is_new) run.discard();
+    if (options.processes->main() && !options.resume_from) run.discard();
     throw;
   }
 }
@@ -152,11 +151,11 @@ void train(const TrainArguments& options, const Settings& settings) {
   if (!processes.main()) log::set_terminal_level(log::Level::kWarning);  // the main process speaks for all
   const fs::path root = is_new ? run_path(recipe.run, options.file) : fs::path(existing_run(options.resume));
   const RunFolder run = claim(root, options, processes);
-  Checkpoint checkpoint;
+  TrainerOptions how{.processes = &processes};
   Resumption resumption;
   if (!is_new) {
-    checkpoint = choose_checkpoint(run, processes);
-    resumption = check_resume(run, checkpoint, {settings, options.accept_changed_data});
+    how.resume_from = choose_checkpoint(run, processes);
+    resumption = check_resume(run, *how.resume_from, {settings, options.accept_changed_data});
     if (!resumption.nothing_to_do.empty()) return log::info("{}", resumption.nothing_to_do);
     recipe = resumption.recipe;
   }
@@ -164,16 +163,15 @@ void train(const TrainArguments& options, const Settings& settings) {
   for (const auto& note : about_recipe) log::info("{}", note);
   if (processes.main())
     for (const auto& sentence : unused) log::warn("{}", sentence);
-  const auto begun = begin(recipe, run, processes, processes.main() && is_new);
+  const auto begun = begin(recipe, run, how);
   Trainer& trainer = *begun;
   if (!is_new) {
-    std::ranges::move(check_counts(run, checkpoint, trainer.metadata(), options.accept_changed_data),
+    std::ranges::move(check_counts(run, *how.resume_from, trainer.metadata(), options.accept_changed_data),
                       std::back_inserter(resumption.notes));
-    trainer.resume(checkpoint);
-    check_resumed_epochs(trainer.recipe(), run, checkpoint, resumption);
+    check_resumed_epochs(trainer.recipe(), run, *how.resume_from, resumption);
     if (!resumption.nothing_to_do.empty()) return log::info("{}", resumption.nothing_to_do);
   }
-  checkpoint = {};  // its files are not kept open while newer ones take their place
+  how = {};  // the checkpoint's files are not kept open while newer ones take their place
   for (const auto& note : resumption.notes) log::info("{}", note);
   evaluate_translations(trainer);
   const TrainResult result = trainer.run();

@@ -20,7 +20,9 @@
 
 namespace tightloop {
 
-LanguageTask::LanguageTask(Recipe& recipe, const RunFolder& run, nlohmann::json& metadata) : recipe_(recipe) {
+LanguageTask::LanguageTask(Recipe& recipe, const RunFolder& run, nlohmann::json& metadata,
+                           const Checkpoint* from)
+    : recipe_(recipe) {
   if (recipe.data.source == "random") {
     load_random(recipe);
   } else {
@@ -37,7 +39,7 @@ LanguageTask::LanguageTask(Recipe& recipe, const RunFolder& run, nlohmann::json&
   const ModelConfig model = settled_model(recipe, trains_on);
   refuse_too_large(recipe, model, trains_on);
   model_ = make_model(model, recipe.train.seed);
-  load_start(run, metadata);
+  load_start(metadata, from);
   if (recipe.lora.on())
     adapters_ = std::make_unique<Adapters>(model_->parameters(), recipe.lora, recipe.train.seed);
 }
@@ -62,17 +64,17 @@ LoaderOptions LanguageTask::held_out_loading() const {
   return options;
 }
 
-void LanguageTask::load_start(const RunFolder& run, nlohmann::json& metadata) {
+void LanguageTask::load_start(nlohmann::json& metadata, const Checkpoint* from) {
   const auto& train = recipe_.train;
   if (!train.stage.empty()) metadata["stage"] = train.stage;
   metadata["gradient_checkpointing"] = config().gradient_checkpointing;
   if (recipe_.lora.on()) metadata["lora"] = {{"rank", recipe_.lora.rank}, {"alpha", recipe_.lora.alpha}};
-  if (!checkpoint_steps(run.checkpoints()).empty()) {
+  if (from) {
     // A run that resumes needs its parent no more: what its adapters stand on is in its own checkpoints.
     if (!recipe_.lora.on()) return;
-    auto own = load_checkpoint(run.checkpoints(), {}, /*weights_only=*/true);
-    drop_adapters(own.weights);
-    load_weights(model_->parameters(), own.weights, "model.safetensors");
+    Safetensors own = from->weights;
+    drop_adapters(own);
+    load_weights(model_->parameters(), own, "model.safetensors");
   } else if (!train.init_from.empty()) {
     const SavedModel parent(train.init_from);
     parent.load_weights(*model_);

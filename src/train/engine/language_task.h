@@ -19,8 +19,9 @@ namespace tightloop {
 class LanguageTask : public Task {
  public:
   /// Prepares tokenizer (read, or trained and saved in the run), data and model; fills in what the recipe
-  /// leaves open. `metadata` is told what checkpoints should say: stage, parent, adapters.
-  LanguageTask(Recipe& recipe, const RunFolder& run, nlohmann::json& metadata);
+  /// leaves open. `metadata` is told what checkpoints should say: stage, parent, adapters. `from`: see
+  /// make_task().
+  LanguageTask(Recipe& recipe, const RunFolder& run, nlohmann::json& metadata, const Checkpoint* from);
 
   const ModelConfig& config() const override { return model_->config(); }
   Parameters& trained() override { return adapters_ ? adapters_->parameters() : model_->parameters(); }
@@ -50,7 +51,7 @@ class LanguageTask : public Task {
   void load_random(Recipe& recipe);
   LoaderOptions loading() const;
   LoaderOptions held_out_loading() const;
-  void load_start(const RunFolder& run, nlohmann::json& metadata);
+  void load_start(nlohmann::json& metadata, const Checkpoint* from);
 
   const Recipe& recipe_;
   std::unique_ptr<Tokenizer> tokenizer_;

@@ -17,9 +17,10 @@ namespace {
 LanguageModel& Task::language_model() { refuse_translator(); }
 const Tokenizer& Task::tokenizer() const { refuse_translator(); }
 
-std::unique_ptr<Task> make_task(Recipe& recipe, const RunFolder& run, nlohmann::json& metadata) {
-  if (recipe.model.translates()) return std::make_unique<TranslationTask>(recipe, run, metadata);
-  return std::make_unique<LanguageTask>(recipe, run, metadata);
+std::unique_ptr<Task> make_task(Recipe& recipe, const RunFolder& run, nlohmann::json& metadata,
+                                const Checkpoint* from) {
+  if (recipe.model.translates()) return std::make_unique<TranslationTask>(recipe, run, metadata, from);
+  return std::make_unique<LanguageTask>(recipe, run, metadata, from);
 }
 
 }  // namespace tightloop

@@ -18,6 +18,7 @@
 
 namespace tightloop {
 
+struct Checkpoint;
 class Documents;
 class Seq2Seq;
 class Tokenizer;
@@ -85,7 +86,9 @@ class Task {
 };
 
 /// What the recipe's model is for: a language model on rows, or an encoder-decoder on pairs. Fills in what
-/// the recipe leaves open, and tells `metadata` what checkpoints should say.
-std::unique_ptr<Task> make_task(Recipe& recipe, const RunFolder& run, nlohmann::json& metadata);
+/// the recipe leaves open, and tells `metadata` what checkpoints should say. `from`: what a run goes on from;
+/// null: a new one.
+std::unique_ptr<Task> make_task(Recipe& recipe, const RunFolder& run, nlohmann::json& metadata,
+                                const Checkpoint* from = nullptr);
 
 }  // namespace tightloop

@@ -21,7 +21,8 @@
 
 namespace tightloop {
 
-TranslationTask::TranslationTask(Recipe& recipe, const RunFolder& run, nlohmann::json& metadata)
+TranslationTask::TranslationTask(Recipe& recipe, const RunFolder& run, nlohmann::json& metadata,
+                                 const Checkpoint* from)
     : recipe_(recipe) {
   if (recipe.data.source == "random") {
     load_random(recipe);
@@ -37,7 +38,7 @@ TranslationTask::TranslationTask(Recipe& recipe, const RunFolder& run, nlohmann:
   model_ = std::make_unique<Seq2Seq>(recipe.model, recipe.train.seed);
   const auto& train = recipe.train;
   if (!train.stage.empty()) metadata["stage"] = train.stage;
-  if (train.init_from.empty() || !checkpoint_steps(run.checkpoints()).empty()) return;
+  if (train.init_from.empty() || from) return;
   const SavedModel parent(train.init_from);
   parent.load_weights(model_->parameters());
   metadata["parent"] = {{"path", train.init_from}, {"step", parent.step()}};

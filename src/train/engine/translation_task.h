@@ -17,8 +17,8 @@ namespace tightloop {
 class TranslationTask : public Task {
  public:
   /// Prepares tokenizers (read, or trained and saved in the run), data and model; fills in what the recipe
-  /// leaves open. `metadata` is told what checkpoints should say.
-  TranslationTask(Recipe& recipe, const RunFolder& run, nlohmann::json& metadata);
+  /// leaves open. `metadata` is told what checkpoints should say. `from`: see make_task().
+  TranslationTask(Recipe& recipe, const RunFolder& run, nlohmann::json& metadata, const Checkpoint* from);
 
   const ModelConfig& config() const override { return model_->config(); }
   Parameters& trained() override { return model_->parameters(); }

@@ -27,7 +27,6 @@ class Progress {
   Progress(std::vector<std::string> sources, int64_t experts, int64_t total_steps)
       : sources_(std::move(sources)), experts_(experts), total_steps_(total_steps) {}
 
-  void set_total_steps(int64_t steps) { total_steps_ = steps; }
   void started(const StepStart& start) { ahead_.push_back({start, false}); }
   /// The last step started ends a line, unless its sums have arrived already.
   void end_line() {

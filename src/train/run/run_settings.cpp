@@ -174,10 +174,6 @@ void restore_settings(const RunFolder& run) {
             run.config().string(), newest.step);
 }
 
-void keep_settings(nlohmann::json& origin, Recipe& recipe) {
-  origin[kSettings] = json_text(recipe.bind().to_yaml());
-}
-
 nlohmann::json origin_of(Recipe& recipe, const RunFolder& run) {
   return {{kSettings, json_text(recipe.bind().to_yaml())},
           {kTokenizer, tokenizer_hash(run)},

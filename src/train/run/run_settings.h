@@ -25,8 +25,6 @@ void restore_settings(const RunFolder& run);
 /// (config.yaml without its checksum), `tokenizer` (a hash of the run's tokenizer files) and `data` (see
 /// data/store/fingerprint.h).
 nlohmann::json origin_of(Recipe& recipe, const RunFolder& run);
-/// The settings of that anew, where they have changed since.
-void keep_settings(nlohmann::json& origin, Recipe& recipe);
 
 /// A setting that has another value than before, as YAML writes them.
 struct ChangedSetting {
