@@ -18,6 +18,7 @@
 #include "train/engine/device_speed.h"
 #include "train/engine/precision.h"
 #include "train/engine/step_numbers.h"
+#include "train/report/metric_table.h"
 #include "train/report/sinks.h"
 #include "train/report/step_watch.h"
 #include "train/run/checkpoint.h"
@@ -47,15 +48,7 @@ double unit_of(const Optimizer& optimizer, int64_t positions) {
   return optimizer.scaler() ? std::exp2(-std::round(std::log2(static_cast<double>(positions)))) : 1.0;
 }
 
-/// What is left of a step to report where its loss is not finite: that it was, and its times.
-StepSums without_loss(StepSums sums) {
-  for (const auto column :
-       {LossBuffer::kLoss, LossBuffer::kTokens, LossBuffer::kCorrect, LossBuffer::kBalance})
-    sums.values[column] = 0;
-  for (auto* parts : {&sums.source_loss, &sums.source_tokens, &sums.source_correct})
-    std::ranges::fill(*parts, 0.0);
-  return sums;
-}
+double gib(int64_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 30); }
 
 /// What the steps of a checkpoint that does not say so had consumed, by the settings that the run had: its
 /// config.yaml is still theirs.
@@ -232,14 +225,13 @@ void Trainer::extract(bool all) {
 void Trainer::handle(const StepSums& sums) {
   if (taken_) taken_->push_back(sums);
   guard_->step(sums);
-  const bool finite = std::isfinite(sums[LossBuffer::kLoss]);
-  if (!finite)
+  if (!std::isfinite(sums[LossBuffer::kLoss]))
     log::warn("The loss of step {} is not finite; its update was skipped, and averages leave it out.",
               sums.step);
   // A loss that was computed with the weights of the newest checkpoint has been judged: older ones may go.
   if (removal_due_ && sums.step > saved_ && guard_->healthy()) remove_old();
   const int64_t steps = progress_->line_steps() + 1;
-  auto report = progress_->arrived(finite ? sums : without_loss(sums));
+  auto report = progress_->arrived(sums);
   if (!report) return;
   if (progress_->tokens() == 0) {
     throw data_error(
@@ -249,14 +241,18 @@ void Trainer::handle(const StepSums& sums) {
   }
   if (report->supervised == 0)
     return log::warn("Nothing was to be learned in the steps up to {}.", sums.step);
-  report->syncs = engine_->syncs().total();
-  if (device_.is_cuda()) report->memory = memory_;
+  report->set("syncs", engine_->syncs().total());
+  if (device_.is_cuda()) {
+    report->set("memory/allocated_gib", gib(memory_.allocated));
+    report->set("memory/reserved_gib", gib(memory_.reserved));
+    report->set("memory/peak_gib", gib(memory_.allocated_peak));
+  }
   const double peak = device_.data_sheet_flops() * processes_.world();
-  if (report->tokens_per_second)
-    report->mfu = utilization(counted_flops_.value_or(flops_) * *report->tokens_per_second, peak);
-  report->flops_per_token = flops_;
-  report->counted_flops_per_token = counted_flops_;
-  keep_due(*report, due(recipe_.log, sums.step - steps, sums.step, sums.step == recipe_.train.steps));
+  const double speed = counted_flops_.value_or(flops_) * *report->number("perf/tokens_per_second");
+  if (const auto mfu = utilization(speed, peak)) report->set("perf/mfu", *mfu);
+  report->set("perf/flops_per_token", flops_);
+  if (counted_flops_) report->set("perf/flops_per_token_counted", *counted_flops_);
+  report->due = due(recipe_.log, sums.step - steps, sums.step, sums.step == recipe_.train.steps);
   if (metrics_) metrics_->interval(*report);
 }
 
@@ -401,10 +397,10 @@ std::optional<double> Trainer::measure(int64_t step) {
   std::string text;
   for (const auto& [name, value] : values) {
     line[name] = value;
-    if (name != values.front().first) text += fmt::format(", {} {:.2f}", name, value);
+    text += (text.empty() ? "" : ", ") + evaluation_text(name, value);
   }
   metrics_->line(line);
-  log::info("step {}: held-out loss {:.4f}{}", step, values.front().second, text);
+  log::info("step {}: {}", step, text);
   return values.front().second;
 }
 

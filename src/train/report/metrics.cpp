@@ -1,12 +1,16 @@
 #include "train/report/metrics.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <cmath>
 #include <exception>
+#include <stdexcept>
 #include <thread>
 
 #include "core/log.h"
 #include "core/threads.h"
+#include "train/report/metric_table.h"
 
 namespace tightloop {
 
@@ -14,53 +18,34 @@ namespace {
 
 constexpr std::chrono::seconds kIdle{1};
 
-double gib(int64_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 30); }
-
 }  // namespace
 
-void keep_due(IntervalReport& report, const Due& due) {
-  report.pace = {report.step_seconds.value_or(0), report.tokens_per_second.value_or(0)};
-  if (!due.detail)
-    report.grad_norm = report.step_seconds = report.mfu = report.tokens_per_second =
-        report.data_wait_share = {};
-  if (!due.datasets) {
-    report.accuracy = {};
-    report.source_losses.clear(), report.source_accuracies.clear();
-  }
-  if (!due.memory) report.memory = {};
-  if (!due.flops) report.flops_per_token = report.counted_flops_per_token = {};
+void IntervalReport::set(std::string_view metric, nlohmann::json value) {
+  if (!find_metric(metric))
+    throw std::logic_error(fmt::format("'{}' is no metric of the table (metric_table.cpp)", metric));
+  values[std::string(metric)] = std::move(value);
+}
+
+std::optional<double> IntervalReport::number(std::string_view metric) const {
+  const auto found = values.find(metric);
+  if (found == values.end()) return {};
+  return found->get<double>();
 }
 
 nlohmann::json values_of(const IntervalReport& report, bool reduced) {
+  constexpr std::string_view kSource = "<source>";
   nlohmann::json values{{"global_step", report.step}};
-  const auto add = [&](const std::string& name, const std::optional<double>& value) {
-    if (value) values[name] = *value;
-  };
-  add("training/loss", report.loss);
-  add("training/lr", report.lr);
-  add("training/epoch", report.epoch);
-  if (reduced) return values;
-  values["syncs"] = report.syncs;
-  add("training/grad_norm", report.grad_norm);
-  add("perf/step_time", report.step_seconds);
-  add("perf/mfu", report.mfu);
-  add("perf/tokens_per_second", report.tokens_per_second);
-  add("perf/data_wait", report.data_wait_share);
-  add("perf/flops_per_token", report.flops_per_token);
-  add("perf/flops_per_token_counted", report.counted_flops_per_token);
-  if (report.memory) {
-    values["memory/allocated_gib"] = gib(report.memory->allocated);
-    values["memory/reserved_gib"] = gib(report.memory->reserved);
-    values["memory/peak_gib"] = gib(report.memory->allocated_peak);
+  for (const Metric& metric : metric_table()) {
+    const auto found = report.values.find(metric.name);
+    if (found == report.values.end() || (metric.every && !(report.due.*metric.every))) continue;
+    if ((reduced && !metric.reduced) || (metric.left_out_at_zero && *found == 0)) continue;
+    if (!metric.name.ends_with(kSource)) {
+      values[std::string(metric.name)] = *found;
+      continue;
+    }
+    const std::string prefix(metric.name.substr(0, metric.name.size() - kSource.size()));
+    for (const auto& [source, value] : found->items()) values[prefix + source] = value;
   }
-  add("training/accuracy", report.accuracy);
-  for (const auto& [source, loss] : report.source_losses) values["training/loss/" + source] = loss;
-  for (const auto& [source, share] : report.source_accuracies) values["training/accuracy/" + source] = share;
-  add("training/balance_loss", report.balance_loss);
-  if (!report.expert_loads.empty()) values["training/expert_loads"] = report.expert_loads;
-  add("training/loss_scale", report.loss_scale);
-  if (report.empty_batches > 0) values["training/empty_batches"] = report.empty_batches;
-  if (report.skipped_steps > 0) values["training/skipped_steps"] = report.skipped_steps;
   return values;
 }
 
@@ -153,7 +138,8 @@ Metrics::Metrics(const LogConfig& config, std::vector<std::unique_ptr<Sink>> sin
 Metrics::~Metrics() = default;
 
 void Metrics::interval(const IntervalReport& report) {
-  if (report.loss && !report.running) losses_.push_back(*report.loss);
+  const auto loss = report.number("training/loss");
+  if (loss && !report.running) losses_.push_back(*loss);
   writer_->push(MetricsLine{values_of(report, reduced_), report});
 }
 void Metrics::line(const nlohmann::json& line) { writer_->push(MetricsLine{line}); }

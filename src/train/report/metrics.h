@@ -4,39 +4,25 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
 
-#include "core/device.h"
 #include "train/report/log_config.h"
 
 namespace tightloop {
 
-/// What the steps since the last report came to. What is not due (see due()) is left out.
+/// What the steps since the last report came to: a value for each metric of the table that is known.
 struct IntervalReport {
   int64_t step = 0, total_steps = 0;
-  bool running = false;  // an average so far, between two looks at the device: shown, not kept
-  std::optional<double> loss{}, lr{}, epoch{};
+  bool running = false;   // an average so far, between two looks at the device: shown, not kept
   double supervised = 0;  // tokens that the loss is the mean over
-  int64_t syncs = 0;      // of host and device, since the start
-  std::optional<double> grad_norm{}, step_seconds{}, mfu{}, tokens_per_second{}, data_wait_share{};
-  std::optional<double> flops_per_token{}, counted_flops_per_token{};
-  std::optional<MemoryStats> memory{};
-  std::optional<double> accuracy{};  // of tokens
-  std::vector<std::pair<std::string, double>> source_losses{}, source_accuracies{};
-  std::optional<double> balance_loss{};             // of a mixture of experts
-  std::vector<std::vector<double>> expert_loads{};  // by layer
-  std::optional<double> loss_scale{};               // of fp16
-  int64_t empty_batches = 0;                        // micro-batches so far in which nothing was to be learned
-  int64_t skipped_steps = 0;                        // so far, because of gradients that were not finite
-  struct Pace {
-    double step_seconds = 0, tokens_per_second = 0;
-  } pace{};  // for the progress line, due or not
-};
+  Due due{.detail = true, .datasets = true, .memory = true, .flops = true};  // what is told of the values
+  nlohmann::json values = nlohmann::json::object();  // by name in the table; <source>: an object by source
 
-/// Takes out what is not due; the pace stays.
-void keep_due(IntervalReport& report, const Due& due);
+  /// A logic error where the table has no such metric.
+  void set(std::string_view metric, nlohmann::json value);
+  std::optional<double> number(std::string_view metric) const;
+};
 
 /// A line on its way to where metrics go.
 struct MetricsLine {
@@ -75,7 +61,7 @@ class Metrics {
   std::unique_ptr<Writer> writer_;
 };
 
-/// The line of metrics.jsonl; `reduced`: log.reduced_logging.
+/// The line of metrics.jsonl, of what is due; `reduced`: log.reduced_logging.
 nlohmann::json values_of(const IntervalReport& report, bool reduced);
 
 /// JSON has no numbers that are not finite, and would write null: they become "NaN", "Infinity" and

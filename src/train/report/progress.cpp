@@ -1,6 +1,7 @@
 #include "train/report/progress.h"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 namespace tightloop {
@@ -12,15 +13,25 @@ void add(std::vector<double>& sums, const std::vector<double>& more) {
   for (size_t i = 0; i < more.size(); ++i) sums[i] += more[i];
 }
 
+/// What is left of a step to report where its loss is not finite: that it was, and its times.
+StepSums without_loss(StepSums sums) {
+  for (int column = 0; column < LossBuffer::kSums; ++column)
+    if (column != LossBuffer::kPasses) sums.values[column] = 0;
+  for (auto* parts : {&sums.source_loss, &sums.source_tokens, &sums.source_correct})
+    std::ranges::fill(*parts, 0.0);
+  return sums;
+}
+
 }  // namespace
 
-std::optional<IntervalReport> Progress::arrived(const StepSums& sums) {
+std::optional<IntervalReport> Progress::arrived(const StepSums& given) {
+  const StepSums sums = std::isfinite(given[LossBuffer::kLoss]) ? given : without_loss(given);
   if (ahead_.empty() || ahead_.front().start.step != sums.step)
     throw std::logic_error("sums of a step arrived that is not the next one");
   const auto [start, ends_line] = ahead_.front();
   ahead_.pop_front();
   loss_ += sums[LossBuffer::kLoss], tokens_ += sums[LossBuffer::kTokens];
-  skipped_ += sums[LossBuffer::kSkipped] != 0;
+  for (int column = 0; column < LossBuffer::kColumns; ++column) steps_with_[column] += sums[column] != 0;
   ++line_.steps;
   line_.tokens += start.tokens;
   line_.waited += start.waited;
@@ -45,47 +56,68 @@ IntervalReport Progress::running() const {
   IntervalReport report{.step = ahead_.empty() ? shown_.step : ahead_.back().start.step,
                         .total_steps = total_steps_,
                         .running = true,
-                        .loss = shown_.loss,
-                        .lr = ahead_.empty() ? shown_.lr : ahead_.back().start.lr};
+                        .due = {}};
+  for (const char* metric : {"training/loss", "training/lr", "perf/step_time", "perf/tokens_per_second"})
+    if (const auto shown = shown_.number(metric)) report.set(metric, *shown);
+  if (!ahead_.empty()) report.set("training/lr", ahead_.back().start.lr);
   if (line_.values[LossBuffer::kTokens] > 0)
-    report.loss = line_.values[LossBuffer::kLoss] / line_.values[LossBuffer::kTokens];
-  report.pace = {shown_.step_seconds.value_or(0), shown_.tokens_per_second.value_or(0)};
-  if (report.pace.step_seconds == 0 && line_.steps > 0) {  // before the first line
+    report.set("training/loss", line_.values[LossBuffer::kLoss] / line_.values[LossBuffer::kTokens]);
+  if (!any_line() && line_.steps > 0) {
     const double seconds = std::max(line_.seconds, 1e-9);
-    report.pace = {seconds / static_cast<double>(line_.steps), static_cast<double>(line_.tokens) / seconds};
+    report.set("perf/step_time", seconds / static_cast<double>(line_.steps));
+    report.set("perf/tokens_per_second", static_cast<double>(line_.tokens) / seconds);
   }
   return report;
 }
 
 IntervalReport Progress::report(const StepStart& start, const StepSums& last) const {
-  const auto& values = line_.values;
   const double seconds = std::max(line_.seconds, 1e-9);
-  IntervalReport report{.step = start.step, .total_steps = total_steps_, .lr = start.lr};
-  report.supervised = values[LossBuffer::kTokens];
-  report.loss = values[LossBuffer::kLoss] / std::max(1.0, values[LossBuffer::kTokens]);
-  report.epoch = start.epoch;
-  report.grad_norm = last[LossBuffer::kGradNorm];
-  report.step_seconds = seconds / static_cast<double>(line_.steps);
-  report.tokens_per_second = static_cast<double>(line_.tokens) / seconds;
-  report.data_wait_share = std::min(1.0, line_.waited / seconds);
-  report.empty_batches = start.empty_batches;
-  report.skipped_steps = skipped_;
-  if (last[LossBuffer::kLossScale] > 0) report.loss_scale = last[LossBuffer::kLossScale];
-  if (line_.checked > 0) report.accuracy = values[LossBuffer::kCorrect] / line_.checked;
-  for (size_t i = 0; i < sources_.size() && sources_.size() > 1; ++i) {
-    const double tokens = line_.source_tokens[i];
-    if (tokens == 0) continue;
-    report.source_losses.emplace_back(sources_[i], line_.source_loss[i] / tokens);
-    report.source_accuracies.emplace_back(sources_[i], line_.source_correct[i] / tokens);
-  }
-  const double passes = std::max(1.0, values[LossBuffer::kPasses]);
-  if (experts_ == 0) return report;
-  report.balance_loss = values[LossBuffer::kBalance] / passes;
-  for (size_t first = 0; first < line_.expert_loads.size(); first += experts_) {
-    auto& layer = report.expert_loads.emplace_back();
-    for (int64_t e = 0; e < experts_; ++e) layer.push_back(line_.expert_loads[first + e] / passes);
-  }
+  IntervalReport report{.step = start.step, .total_steps = total_steps_};
+  report.supervised = line_.values[LossBuffer::kTokens];
+  report.set("training/lr", start.lr);
+  report.set("training/epoch", start.epoch);
+  report.set("training/empty_batches", start.empty_batches);
+  report.set("perf/step_time", seconds / static_cast<double>(line_.steps));
+  report.set("perf/tokens_per_second", static_cast<double>(line_.tokens) / seconds);
+  report.set("perf/data_wait", std::min(1.0, line_.waited / seconds));
+  for (const Metric& metric : metric_table()) reduce(metric, last, report);
   return report;
+}
+
+void Progress::reduce(const Metric& metric, const StepSums& last, IntervalReport& report) const {
+  const auto& values = line_.values;
+  const double passes = std::max(1.0, values[LossBuffer::kPasses]);
+  switch (metric.reduction) {
+    case Reduction::kHost:
+      return;
+    case Reduction::kTokenMean:
+      return report.set(metric.name, values[metric.column] / std::max(1.0, values[LossBuffer::kTokens]));
+    case Reduction::kCheckedMean:
+      if (line_.checked > 0) report.set(metric.name, values[metric.column] / line_.checked);
+      return;
+    case Reduction::kSourceMean: {
+      if (sources_.size() < 2) return;
+      const auto& sums = metric.column == LossBuffer::kLoss ? line_.source_loss : line_.source_correct;
+      nlohmann::json by_source = nlohmann::json::object();
+      for (size_t i = 0; i < sources_.size(); ++i)
+        if (line_.source_tokens[i] > 0) by_source[sources_[i]] = sums[i] / line_.source_tokens[i];
+      return report.set(metric.name, std::move(by_source));
+    }
+    case Reduction::kExpertMean:
+      if (experts_ > 0) report.set(metric.name, values[metric.column] / passes);
+      return;
+    case Reduction::kExpertLoads: {
+      nlohmann::json loads;
+      for (size_t i = 0; i < line_.expert_loads.size(); ++i)
+        loads[i / experts_].push_back(line_.expert_loads[i] / passes);
+      if (!loads.empty()) report.set(metric.name, std::move(loads));
+      return;
+    }
+    case Reduction::kLast:
+      return report.set(metric.name, last[metric.column]);
+    case Reduction::kStepsSoFar:
+      return report.set(metric.name, steps_with_[metric.column]);
+  }
 }
 
 }  // namespace tightloop

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "train/engine/loss_buffer.h"
+#include "train/report/metric_table.h"
 #include "train/report/metrics.h"
 
 namespace tightloop {
@@ -32,7 +33,8 @@ class Progress {
   void end_line() {
     if (!ahead_.empty()) ahead_.back().ends_line = true;
   }
-  /// Sums of the next step, which has been started. Gives the line that it ends.
+  /// Sums of the next step, which has been started. Averages leave a loss out that is not finite. Gives the
+  /// line that the step ends.
   std::optional<IntervalReport> arrived(const StepSums& sums);
 
   /// After the last step started: the mean loss of the steps that have arrived since the last line (or of
@@ -61,6 +63,8 @@ class Progress {
     std::vector<double> source_loss, source_tokens, source_correct, expert_loads;
   };
   IntervalReport report(const StepStart& start, const StepSums& last) const;
+  /// Sets a metric that comes from the device, where the line has it.
+  void reduce(const Metric& metric, const StepSums& last, IntervalReport& report) const;
 
   std::vector<std::string> sources_;
   int64_t experts_, total_steps_;
@@ -68,7 +72,7 @@ class Progress {
   Line line_;
   IntervalReport shown_;  // the last line
   double loss_ = 0, tokens_ = 0;
-  int64_t skipped_ = 0;
+  std::vector<int64_t> steps_with_ = std::vector<int64_t>(LossBuffer::kColumns);  // columns that are not 0
 };
 
 }  // namespace tightloop

@@ -6,6 +6,7 @@
 #include "core/files.h"
 #include "core/log.h"
 #include "core/terminal.h"
+#include "train/report/metric_table.h"
 
 namespace tightloop {
 
@@ -45,19 +46,24 @@ void JsonLinesSink::flush() {
 }
 
 std::string progress_text(const IntervalReport& report) {
-  const double left = report.pace.step_seconds * static_cast<double>(report.total_steps - report.step);
-  return fmt::format("step {:>{}}/{}  loss {}{:.4f}  lr {:.2e}  {} tok/s  {} left", report.step,
-                     fmt::formatted_size("{}", report.total_steps), report.total_steps,
-                     report.running ? "~" : "", report.loss.value_or(0), report.lr.value_or(0),
-                     human_count(report.pace.tokens_per_second), human_seconds(left));
+  std::string text = fmt::format("step {:>{}}/{}", report.step, fmt::formatted_size("{}", report.total_steps),
+                                 report.total_steps);
+  for (const Metric& metric : metric_table())
+    if (metric.text && !metric.name.starts_with("eval/"))
+      text += "  " + metric.text(report.number(metric.name).value_or(0), report.running);
+  const double step_seconds = report.number("perf/step_time").value_or(0);
+  return fmt::format("{}  {} left", text,
+                     human_seconds(step_seconds * static_cast<double>(report.total_steps - report.step)));
 }
 
 TerminalSink::~TerminalSink() { terminal::clear_live(); }
 
 void TerminalSink::write(const MetricsLine& line) {
-  if (!line.report || !line.report->loss) return;
+  if (!line.report) return;
   const IntervalReport& report = *line.report;
-  if (!report.running) losses_.push_back(*report.loss);
+  const auto loss = report.number("training/loss");
+  if (!loss) return;
+  if (!report.running) losses_.push_back(*loss);
   const auto now = Clock::now();
   if (terminal::is_live()) {
     if (report.running && now - shown_ < kRedrawApart) return;

@@ -1,0 +1,113 @@
+#include "train/report/metric_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/terminal.h"
+
+namespace tightloop {
+
+namespace {
+
+std::string loss_text(double value, bool running) {
+  return fmt::format("loss {}{:.4f}", running ? "~" : "", value);
+}
+std::string lr_text(double value, bool) { return fmt::format("lr {:.2e}", value); }
+std::string speed_text(double value, bool) { return fmt::format("{} tok/s", human_count(value)); }
+std::string held_out_text(double value, bool) { return fmt::format("held-out loss {:.4f}", value); }
+
+}  // namespace
+
+const std::vector<Metric>& metric_table() {
+  using R = Reduction;
+  using B = LossBuffer;
+  static const std::vector<Metric> table{
+      {.name = "global_step", .help = "the step", .reduced = true},
+      {.name = "syncs", .help = "times that the host waited for the device (or would have), since the start"},
+      {.name = "training/loss",
+       .help = "mean over the supervised tokens since the line before",
+       .reduction = R::kTokenMean,
+       .column = B::kLoss,
+       .reduced = true,
+       .text = loss_text},
+      {.name = "training/lr", .help = "learning rate of the step", .reduced = true, .text = lr_text},
+      {.name = "training/epoch", .help = "passes over the data so far, with fractions", .reduced = true},
+      {.name = "training/grad_norm",
+       .help = "norm of the gradient before clipping",
+       .every = &Due::detail,
+       .reduction = R::kLast,
+       .column = B::kGradNorm},
+      {.name = "perf/step_time", .help = "seconds a step", .every = &Due::detail},
+      {.name = "perf/tokens_per_second",
+       .help = "tokens through the model, all processes",
+       .every = &Due::detail,
+       .text = speed_text},
+      {.name = "perf/mfu",
+       .help = "MFU: the model's FLOPs per second as a fraction of the device's peak",
+       .every = &Due::detail},
+      {.name = "perf/data_wait",
+       .help = "fraction of the time that steps waited for data",
+       .every = &Due::detail},
+      {.name = "perf/flops_per_token",
+       .help = "FLOPs per token, forward and backward, from the model's shapes",
+       .every = &Due::flops},
+      {.name = "perf/flops_per_token_counted",
+       .help = "the same as counted from operators; only with `log.flops profiler`",
+       .every = &Due::flops},
+      {.name = "memory/allocated_gib", .help = "in tensors now", .every = &Due::memory},
+      {.name = "memory/reserved_gib", .help = "held by the allocator", .every = &Due::memory},
+      {.name = "memory/peak_gib", .help = "most in tensors so far", .every = &Due::memory},
+      {.name = "training/accuracy",
+       .help = "fraction of supervised tokens whose top prediction was right",
+       .every = &Due::datasets,
+       .reduction = R::kCheckedMean,
+       .column = B::kCorrect},
+      {.name = "training/loss/<source>",
+       .help = "the loss by source of a mixture",
+       .every = &Due::datasets,
+       .reduction = R::kSourceMean,
+       .column = B::kLoss},
+      {.name = "training/accuracy/<source>",
+       .help = "the accuracy by source of a mixture",
+       .every = &Due::datasets,
+       .reduction = R::kSourceMean,
+       .column = B::kCorrect},
+      {.name = "training/balance_loss",
+       .help = "of a mixture of experts: what is added to the loss to balance their loads",
+       .reduction = R::kExpertMean,
+       .column = B::kBalance},
+      {.name = "training/expert_loads",
+       .help = "of a mixture of experts: the fraction of choices that each got, by layer",
+       .reduction = R::kExpertLoads},
+      {.name = "training/loss_scale",
+       .help = "fp16: what losses are multiplied by",
+       .reduction = R::kLast,
+       .column = B::kLossScale,
+       .left_out_at_zero = true},
+      {.name = "training/skipped_steps",
+       .help = "steps so far without an update, because gradients were not finite; left out while 0",
+       .reduction = R::kStepsSoFar,
+       .column = B::kSkipped,
+       .left_out_at_zero = true},
+      {.name = "training/empty_batches",
+       .help = "micro-batches so far without a supervised token; left out while 0",
+       .left_out_at_zero = true},
+      {.name = "eval/loss", .help = "mean over held-out tokens", .text = held_out_text},
+      {.name = "eval/bleu", .help = "BLEU of `train.eval_translations` held-out pairs"},
+      {.name = "eval/chrf", .help = "chrF of the same"},
+  };
+  return table;
+}
+
+const Metric* find_metric(std::string_view name) {
+  const auto found = std::ranges::find(metric_table(), name, &Metric::name);
+  return found == metric_table().end() ? nullptr : &*found;
+}
+
+std::string evaluation_text(std::string_view name, double value) {
+  const Metric* metric = find_metric(name);
+  return metric && metric->text ? metric->text(value, false) : fmt::format("{} {:.2f}", name, value);
+}
+
+}  // namespace tightloop
