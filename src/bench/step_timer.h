@@ -1,6 +1,5 @@
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "train/trainer.h"
@@ -37,7 +36,7 @@ class StepTimer {
 
  private:
   Trainer& trainer_;
-  std::unique_ptr<Feed> feed_;
+  bool warm_ = false;
 };
 
 }  // namespace tightloop

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,16 +11,19 @@
 #include "core/device.h"
 #include "dist/processes.h"
 #include "train/engine/divergence.h"
+#include "train/engine/evaluator.h"
 #include "train/engine/feed.h"
 #include "train/engine/loss_buffer.h"
 #include "train/engine/step_engine.h"
+#include "train/engine/step_staging.h"
 #include "train/engine/task.h"
 #include "train/optim/optimizer.h"
+#include "train/report/device_use.h"
 #include "train/report/metrics.h"
 #include "train/report/progress.h"
 #include "train/run/checkpoint.h"
-#include "train/run/run_files.h"
 #include "train/run/run_folder.h"
+#include "train/run/run_history.h"
 #include "train/settings/recipe.h"
 
 namespace tightloop {
@@ -60,7 +61,15 @@ class Trainer {
 
   /// Adds to what is measured on held-out data, by those who know more: how well a model translates, say. Of
   /// several processes the main one is asked.
-  void also_evaluate(std::function<Task::Evaluation()> more) { more_evaluation_ = std::move(more); }
+  void also_evaluate(std::function<Task::Evaluation()> more) { evaluator_->also(std::move(more)); }
+
+  /// Some steps instead of run(), to be timed: logged to metrics.jsonl, neither evaluated nor saved. What
+  /// they came to is added to `sums`.
+  void take_steps(int64_t steps, std::vector<StepSums>& sums);
+  /// Seconds so far that the host took to start steps, and that copies to the device took.
+  double host_seconds() const { return host_seconds_; }
+  double copy_seconds() const { return feed_ ? feed_->copy_seconds() : 0; }
+  const GraphCounts& graphs() const { return engine_->graphs(); }
 
   Task& task() { return *task_; }
   Device& device() { return device_; }
@@ -69,82 +78,54 @@ class Trainer {
   const Tokenizer& tokenizer() const { return task_->tokenizer(); }
   const Recipe& recipe() const { return recipe_; }
   /// What checkpoints say about this run: stage, parent, adapters, ...
-  const nlohmann::json& metadata() const { return metadata_; }
+  const nlohmann::json& metadata() const { return history_.metadata(); }
   const Syncs& syncs() const { return engine_->syncs(); }
 
  private:
-  friend class StepTimer;  // src/bench: steps by the clock instead of run()
-
-  /// Takes step, place in the data and what was found so far from a checkpoint; weights are the optimizer's.
-  void go_on_from(const Checkpoint& checkpoint);
   void announce() const;
   /// Fills in train.steps where train.epochs counts, and what follows from it.
   void plan_steps();
   /// Samples that all processes take in a step.
   int64_t step_samples() const;
   /// Starts loading after the last step done; micro-batches up to step `last`.
-  std::unique_ptr<Feed> open_feed(int64_t last);
-  std::optional<Staged> stage_next(int64_t last);
-  void step(int64_t step, Feed& feed);
+  void open_feed(int64_t last);
+  void step(int64_t step);
   /// Asks for the sums of steps since the last time, and handles those that are there; with `all`, every one.
   void extract(bool all);
   void handle(const StepSums& sums);
-  void look_after_memory(int64_t step);
   bool stop_wanted(int64_t step);
-  /// Whether train.save_minutes have passed, as the main process counts them.
-  bool save_is_due(int64_t step);
   bool evaluates_at(int64_t step) const;
-  /// Says so where there will be no evaluation.
-  void check_held_out();
   /// What a run does after an evaluation.
   enum class Next { kGoOn, kStopEarly, kInterrupted };
   /// One process measures, all do what it says.
   Next evaluate(int64_t step, TrainResult& result);
   /// The held-out loss, logged; nothing where it could not be had.
   std::optional<double> measure(int64_t step);
-  /// Keeps what the evaluation of a step found in `metadata_` and, where the step was saved, in its
-  /// checkpoint.
-  void remember(int64_t step, double loss);
-  /// A failure to save is a warning unless it was the last chance. A checkpoint that is made in `passing`,
-  /// because of train.save_minutes between those of train.save_steps, is replaced by the next one.
+  /// Once the losses of the step and its peers are known to be good. See RunHistory::save.
   void save(int64_t step, bool last, bool passing = false);
-  /// Removes checkpoints beyond train.keep_checkpoints. Not before the weights of the newest are known to be
-  /// good: a loss that was computed with them is, in the next step or on held-out data.
-  void remove_old();
 
   Recipe recipe_;
   const bool chooses_lr_;  // by the size of the model
   RunFolder run_;
   Processes& processes_;
   Device& device_;
-  nlohmann::json metadata_ = nlohmann::json::object();
-  nlohmann::json origin_ = nlohmann::json::object();  // see origin_of(), of the main process
+  RunHistory history_;
+  DeviceUse use_;
   std::unique_ptr<Task> task_;
+  std::unique_ptr<Evaluator> evaluator_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<StepStaging> staging_;
+  std::unique_ptr<Feed> feed_;
   std::unique_ptr<LossBuffer> buffer_;
   std::unique_ptr<StepEngine> engine_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<Metrics> metrics_;        // of the main process
   int64_t done_ = 0;                        // steps behind us
   int64_t consumed_ = 0;                    // samples that all processes have had in them
-  int64_t staged_ = 0;                      // micro-batches staged, counted from the start of the run
   StepStart start_;                         // of the step under way
-  MemoryStats memory_;                      // as read last
   double host_seconds_ = 0;                 // that starting steps took
-  std::vector<StepSums>* taken_ = nullptr;  // where sums go while steps are timed
-  double flops_ = 0;                        // of one token, from shapes, as the main process counts them
-  std::optional<double> counted_flops_;     // of one token, as the operators of this process were counted
+  std::vector<StepSums>* taken_ = nullptr;  // where sums go in take_steps()
   std::unique_ptr<DivergenceGuard> guard_;
-  std::optional<RunFiles> files_;  // of the main process, while it trains
-  bool can_evaluate_ = false;
-  double best_loss_ = INFINITY;  // on held-out data
-  int64_t worse_ = 0;            // evaluations since
-  int64_t evaluated_ = 0;        // the last step that was
-  int64_t saved_ = 0;            // the last step that was
-  std::chrono::steady_clock::time_point save_tried_;
-  bool removal_due_ = false;  // of checkpoints before that
-  int64_t replaced_ = 0;      // the one that was made in passing before it; 0: none
-  std::function<Task::Evaluation()> more_evaluation_;
 };
 
 }  // namespace tightloop

@@ -1,0 +1,44 @@
+#include "train/engine/evaluator.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "core/interrupt.h"
+#include "core/log.h"
+
+namespace tightloop {
+
+void Evaluator::check() {
+  const auto why = task_.why_no_evaluation();
+  possible_ = why.empty();
+  if (!possible_) log::warn("There will be no evaluation on held-out data: {}", why);
+}
+
+std::optional<Task::Evaluation> Evaluator::measure(int64_t step) {
+  if (!possible_) return {};
+  Task::Evaluation values;
+  const auto failed = [&](const char* what, const std::exception& error) {
+    if (interrupted()) return;
+    const std::string text = error.what();
+    log::warn("step {}: {} on held-out data failed, training goes on: {}", step, what,
+              text.substr(0, text.find('\n')));
+    device_.empty_cache();
+  };
+  try {
+    values = task_.evaluate();
+  } catch (const std::exception& error) {
+    failed("the loss", error);
+    return {};
+  }
+  try {
+    auto more = more_ ? more_() : Task::Evaluation();
+    if (interrupted()) return {};
+    std::ranges::move(more, std::back_inserter(values));
+  } catch (const std::exception& error) {
+    failed("what is measured besides the loss", error);
+    if (interrupted()) return {};
+  }
+  return values;
+}
+
+}  // namespace tightloop

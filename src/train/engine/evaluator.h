@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "core/device.h"
+#include "train/engine/task.h"
+
+namespace tightloop {
+
+/// Measures a task on held-out data while it is trained. Nothing that fails there costs the run.
+class Evaluator {
+ public:
+  Evaluator(Task& task, Device& device) : task_(task), device_(device) {}
+
+  /// Adds to what is measured, by those who know more: how well a model translates, say.
+  void also(std::function<Task::Evaluation()> more) { more_ = std::move(more); }
+  /// Whether there is anything to evaluate on; says so where there is not.
+  void check();
+  bool possible() const { return possible_; }
+  /// First the held-out loss. Nothing where it could not be had: a warning says why, unless it was Ctrl-C.
+  std::optional<Task::Evaluation> measure(int64_t step);
+
+ private:
+  Task& task_;
+  Device& device_;
+  std::function<Task::Evaluation()> more_;
+  bool possible_ = false;
+};
+
+}  // namespace tightloop
