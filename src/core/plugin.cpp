@@ -32,6 +32,13 @@ bool has_driver() {
   return driver != nullptr;
 }
 
+/// Of libtightloop_core.so, or of the program that has the same inside.
+fs::path library_folder() {
+  Dl_info self{};
+  if (::dladdr(reinterpret_cast<const void*>(&load_cuda_plugin), &self) == 0) return {};
+  return fs::path(self.dli_fname).parent_path();
+}
+
 PluginState load() {
   PluginState state;
   if (const auto off = environment("TIGHTLOOP_NO_CUDA"); !off.empty() && off != "0") {
@@ -56,8 +63,8 @@ PluginState load() {
     state.loaded = true;
   } else {
     state.reason =
-        fmt::format("the plug-in could not be loaded: {}. Run tools/setup --cuda for torch's CUDA libraries.",
-                    ::dlerror());
+        fmt::format("the plug-in could not be loaded: {}. Run {} --cuda for torch's CUDA libraries.",
+                    ::dlerror(), setup_command());
   }
   return state;
 }
@@ -81,14 +88,22 @@ fs::path plugin_path(const std::string& name) {
   if (const auto set = environment("TIGHTLOOP_PLUGIN_DIR"); !set.empty()) return fs::path(set) / name;
   const fs::path beside = program_folder() / name;
   std::vector<fs::path> installed{program_folder() / "../lib/tightloop" / name};
-  Dl_info self{};  // the program, or libtightloop_core.so
-  if (::dladdr(reinterpret_cast<const void*>(&load_cuda_plugin), &self) != 0)
-    installed.push_back(fs::path(self.dli_fname).parent_path() / "tightloop" / name);
+  if (const fs::path library = library_folder(); !library.empty())
+    installed.push_back(library / "tightloop" / name);
   std::error_code ignored;
   if (!fs::exists(beside, ignored))
     for (const fs::path& path : installed)
       if (fs::exists(path, ignored)) return path.lexically_normal();
   return beside;
+}
+
+std::string setup_command() {
+  std::vector<fs::path> folders{program_folder()};
+  if (const fs::path library = library_folder(); !library.empty()) folders.push_back(library / "../bin");
+  std::error_code ignored;
+  for (const fs::path& folder : folders)
+    if (fs::exists(folder / "tightloop-setup", ignored)) return "tightloop-setup";
+  return "tools/setup";
 }
 
 }  // namespace tightloop

@@ -21,5 +21,8 @@ std::filesystem::path program_folder();
 /// Where a plug-in is: in $TIGHTLOOP_PLUGIN_DIR; without that, beside the program, or where it was installed:
 /// lib/tightloop, next to the program's bin/ or to this library.
 std::filesystem::path plugin_path(const std::string& name);
+/// The command that brings torch and Arrow: tightloop-setup of an installed package, tools/setup of a
+/// checkout.
+std::string setup_command();
 
 }  // namespace tightloop

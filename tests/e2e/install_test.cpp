@@ -63,6 +63,10 @@ TEST(Install, ProgramRunsFromAPrefixThatWasMoved) {
   const auto recipe = run(folder.path(), "moved/bin/tightloop config configs/quickstart.yaml --section data");
   EXPECT_EQ(recipe.exit_code, 0) << recipe.output;
   EXPECT_TRUE(contains(recipe.output, "--data.source \"tasks\"")) << recipe.output;
+  const auto without =
+      run(folder.path(),
+          "touch moved/bin/tightloop-setup; TIGHTLOOP_PLUGIN_DIR=/nowhere moved/bin/tightloop doctor");
+  EXPECT_TRUE(contains(without.output, "run tightloop-setup")) << without.output;
   if (!fs::exists(TIGHTLOOP_BINARY_DIR "/libtightloop_parquet.so")) return;
   const auto doctor = run(folder.path(), "moved/bin/tightloop doctor");
   EXPECT_TRUE(contains(doctor.output, "parquet   usable")) << doctor.output;

@@ -115,8 +115,9 @@ void examine_parquet(Report& report) {
   if (library)
     ::dlclose(library);
   else
-    report.advice.push_back(
-        "Parquet files cannot be read: run tools/setup and build again, or convert them to JSONL.");
+    report.advice.push_back(fmt::format(
+        "Parquet files cannot be read: run {} (a checkout is then built again), or convert them to JSONL.",
+        setup_command()));
   report.facts["parquet"] = {{"usable", reason.empty()}, {"reason", reason}};
 }
 

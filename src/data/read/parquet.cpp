@@ -15,9 +15,9 @@ ParquetFactory load_factory() {
   void* factory = library ? ::dlsym(library, kParquetFactory) : nullptr;
   if (!factory) {
     throw data_error(
-        "Parquet files need the plug-in '{}', which cannot be loaded ({}). Run tools/setup and build it, or "
-        "convert the files to JSONL.",
-        path.string(), ::dlerror());
+        "Parquet files need the plug-in '{}', which cannot be loaded ({}). Run {} (a checkout is then built "
+        "again), or convert the files to JSONL.",
+        path.string(), ::dlerror(), setup_command());
   }
   return reinterpret_cast<ParquetFactory>(factory);
 }
