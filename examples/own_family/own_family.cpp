@@ -3,7 +3,7 @@
 //   own_family RECIPE TEXT RUN
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/tensor.h>
+#include <ATen/ops/exp2.h>
 #include <fmt/format.h>
 #include <tightloop/error.h>
 #include <tightloop/family.h>
@@ -12,7 +12,6 @@
 #include <tightloop/ops.h>
 #include <tightloop/trainer.h>
 
-#include <cmath>
 #include <cstdio>
 
 using namespace tightloop;
@@ -59,12 +58,11 @@ class Parallel : public LanguageModel {
 
   /// (1, H, T, past + T)
   at::Tensor alibi(const at::Tensor& ids_BT, int64_t past) const {
-    std::vector<double> slopes;
-    for (int64_t head = 1; head <= config_.heads; ++head)
-      slopes.push_back(-std::exp2(-8.0 * static_cast<double>(head) / static_cast<double>(config_.heads)));
+    // On the device: a copy from ordinary memory cannot be captured in a CUDA graph.
+    const auto heads = at::arange(1, config_.heads + 1, ids_BT.options().dtype(at::kFloat));
+    const auto slopes = at::exp2(heads * (-8.0 / static_cast<double>(config_.heads)));
     const auto keys = at::arange(past + ids_BT.size(1), ids_BT.options());
-    const auto distance = keys.narrow(0, past, ids_BT.size(1)).unsqueeze(1) - keys;
-    return at::tensor(slopes, at::kFloat).to(ids_BT.device()).view({1, -1, 1, 1}) * distance;
+    return slopes.view({1, -1, 1, 1}) * (keys - keys.narrow(0, past, ids_BT.size(1)).unsqueeze(1));
   }
 
   BlockOutputs block(const BlockInputs& in, int64_t layer, AttentionScope& scope,

@@ -2,11 +2,10 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/exp2.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
-#include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 
-#include <cmath>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -65,12 +64,10 @@ class Parallel : public LanguageModel {
   /// What is added to the scores, (B or 1, H, T, past + T).
   at::Tensor distances(const at::Tensor& ids_BT, const Pass& pass) const {
     const int64_t past = pass.cache ? pass.cache->length() : 0, T = ids_BT.size(1);
-    std::vector<double> slopes;
-    for (int64_t head = 1; head <= config_.heads; ++head)
-      slopes.push_back(-std::exp2(-8.0 * static_cast<double>(head) / static_cast<double>(config_.heads)));
+    const auto heads = at::arange(1, config_.heads + 1, ids_BT.options().dtype(at::kFloat));
+    const auto by_head = -at::exp2(heads * (-8.0 / static_cast<double>(config_.heads))).view({1, -1, 1, 1});
     const auto keys = at::arange(past + T, ids_BT.options());
     const auto back = keys.narrow(0, past, T).unsqueeze(1) - keys;
-    const auto by_head = at::tensor(slopes, at::kFloat).to(ids_BT.device()).view({1, -1, 1, 1});
     auto hidden = back < 0;
     if (const auto& documents = pass.documents_BT; documents.defined())
       hidden = (hidden | (documents.unsqueeze(2) != documents.unsqueeze(1))).unsqueeze(1);
