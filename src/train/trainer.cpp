@@ -13,6 +13,7 @@
 #include "core/log.h"
 #include "core/terminal.h"
 #include "model/model_size.h"
+#include "ops/attention/attention_use.h"
 #include "train/engine/device_speed.h"
 #include "train/engine/precision.h"
 #include "train/report/metric_table.h"
@@ -37,6 +38,12 @@ double seconds_since(Clock::time_point start) {
 Processes& alone() {
   static Processes one(std::nullopt);
   return one;
+}
+
+/// Once it has run.
+void announce_attention() {
+  const auto text = ops::attention_text();
+  if (!text.empty()) log::info("Attention: {}.", text);
 }
 
 }  // namespace
@@ -226,10 +233,12 @@ TrainResult Trainer::run() {
   Next next = Next::kGoOn;
   // A run that was stopped between a save and its evaluation makes up for it.
   if (done_ > 0 && evaluates_at(done_) && history_.evaluated() != done_) next = evaluate(done_, result);
-  for (int64_t step = done_ + 1; step <= last && next == Next::kGoOn; ++step) {
+  const int64_t first = done_ + 1;
+  for (int64_t step = first; step <= last && next == Next::kGoOn; ++step) {
     const double epoch = start_.epoch;
     watch.begin(step);
     this->step(step);
+    if (step == first && processes_.main()) announce_attention();
     if (stop_wanted(step)) next = Next::kInterrupted;
     const bool evaluating = evaluates_at(step) && next == Next::kGoOn;
     const bool ending = step == last || next != Next::kGoOn;

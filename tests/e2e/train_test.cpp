@@ -32,6 +32,15 @@ TEST(TrainVerb, SaysTheEffectiveBatch) {
   EXPECT_TRUE(contains(outcome.output, "8 rows x 3 accumulated x 1 process = 24 rows")) << outcome.output;
 }
 
+TEST(TrainVerb, SaysOnceWhoComputesAttention) {
+  const TempFolder folder;
+  const auto outcome = run(folder.path(), "tightloop train " + tiny() + "--train.steps 3 --run.name a");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const std::string log = read_file(folder / "runs/a/log.txt"), line = "Attention: causal by torch";
+  ASSERT_TRUE(contains(log, line)) << log;
+  EXPECT_EQ(log.find(line), log.rfind(line)) << log;
+}
+
 TEST(TrainVerb, AMisspelledSettingIsSuggested) {
   const TempFolder folder;
   const auto outcome =

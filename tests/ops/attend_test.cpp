@@ -11,9 +11,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "core/random.h"
+#include "ops/attention/attention_use.h"
 
 namespace tightloop {
 namespace {
@@ -46,10 +50,21 @@ Tensor slow_attention(const ops::AttentionCall& call) {
   return at::matmul(at::softmax(scores, -1), v);
 }
 
-std::string who_ran(const std::map<std::string, int64_t>& before) {
-  for (const auto& [name, count] : ops::attention_backends_used())
-    if (!before.contains(name) || before.at(name) != count) return name;
-  return "nobody";
+/// Calls so far, by what they hide and who computed them.
+std::map<std::pair<std::string, std::string>, int64_t> counts() {
+  std::map<std::pair<std::string, std::string>, int64_t> all;
+  for (const auto& use : ops::attention_used()) all[{use.kind, use.backend}] += use.count;
+  return all;
+}
+
+/// Kind and backend of the calls since then, which are one.
+std::pair<std::string, std::string> who_ran(std::map<std::pair<std::string, std::string>, int64_t> before) {
+  std::pair<std::string, std::string> found{"nothing", "nobody"};
+  for (const auto& [which, count] : counts()) {
+    EXPECT_TRUE(count == before[which] || (count == before[which] + 1 && found.first == "nothing"));
+    if (count != before[which]) found = which;
+  }
+  return found;
 }
 
 TEST(Attend, EveryBackendEqualsASlowReference) {
@@ -77,9 +92,14 @@ TEST(Attend, EveryBackendEqualsASlowReference) {
     if (random.below(3) == 0) call.drop = {1e-12, at::full({}, 7, at::kLong), 1};
     call.mask = [&] { return slow_mask(call); };
 
-    const auto before = ops::attention_backends_used();
+    const auto before = counts();
     const auto y = ops::attend(call);
-    ++ran[who_ran(before)];
+    const auto [kind, backend] = who_ran(before);
+    EXPECT_EQ(kind, call.documents_BT.defined() ? "documents"
+                    : call.window > 0           ? "window"
+                    : call.causal               ? "causal"
+                                                : "full");
+    ++ran[backend];
     const auto weight = at::randn(y.sizes(), doubles);
     (y * weight).sum().backward();
     const std::vector<Tensor> gradients{call.q_BHTS.grad().clone(), call.k_BKPS.grad().clone(),
@@ -95,12 +115,42 @@ TEST(Attend, EveryBackendEqualsASlowReference) {
   for (const char* name : {"torch", "torch with a mask", "step by step"}) EXPECT_GT(ran[name], 5) << name;
 }
 
+TEST(Attend, SaysWhichKernelTorchTook) {
+  const auto x = at::randn({1, 2, 8, 16});
+  ops::attend({.q_BHTS = x, .k_BKPS = x, .v_BKPS = x});
+  bool said = false;
+  for (const auto& use : ops::attention_used()) {
+    if (use.backend == "torch" && use.kind == "causal") {
+      said = true;
+      EXPECT_TRUE(use.kernel == "flash" || use.kernel == "math") << use.kernel;
+      EXPECT_NE(ops::attention_text().find("causal by torch (" + use.kernel + ")"), std::string::npos)
+          << ops::attention_text();
+    }
+  }
+  EXPECT_TRUE(said);
+}
+
+// Counting takes no lock, and none of the calls is lost.
+TEST(Attend, CountsFromManyThreads) {
+  const auto x = at::zeros({1, 1, 2, 4});
+  constexpr int kThreads = 4, kCalls = 200;
+  const auto before = counts()[{"full", "torch"}];
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i)
+    threads.emplace_back([&] {
+      for (int n = 0; n < kCalls; ++n) ops::attend({.q_BHTS = x, .k_BKPS = x, .v_BKPS = x, .causal = false});
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ((counts()[{"full", "torch"}]), before + kThreads * kCalls);
+}
+
 TEST(Attend, OneThatIsAddedIsAskedFirst) {
   ops::add_attention_backend({"for heads of 3",
                               [](const ops::AttentionCall& call) { return call.q_BHTS.size(3) == 3; },
                               [](const ops::AttentionCall& call) { return call.v_BKPS + 1; }});
   const auto x = at::zeros({1, 1, 2, 3}), y = at::zeros({1, 1, 2, 4});
   EXPECT_EQ(ops::attend({.q_BHTS = x, .k_BKPS = x, .v_BKPS = x}).sum().item<double>(), 6);
+  EXPECT_EQ((counts()[{"causal", "for heads of 3"}]), 1);
   EXPECT_EQ(ops::attend({.q_BHTS = y, .k_BKPS = y, .v_BKPS = y}).sum().item<double>(), 0);
 }
 

@@ -15,6 +15,7 @@
 #include "cli/at_least.h"
 #include "cli/bench/bench_common.h"
 #include "cli/verbs.h"
+#include "ops/attention/attention_use.h"
 #include "train/engine/device_speed.h"
 #include "train/engine/precision.h"
 
@@ -77,6 +78,8 @@ nlohmann::json measure(StepTimer& timer, const BenchStepArguments& options) {
     const auto part = utilization(flops, peak);
     return part ? nlohmann::json(*part) : nlohmann::json();
   };
+  nlohmann::json attention = nlohmann::json::array();
+  for (const auto& use : ops::attention_used()) attention.push_back({{"kind", use.kind}, {"by", use.by()}});
   return {{"ms", by_device ? median(ms) : wall},
           {"ms_wall", wall},
           {"tokens_s", static_cast<double>(times.tokens) / times.seconds},
@@ -90,6 +93,7 @@ nlohmann::json measure(StepTimer& timer, const BenchStepArguments& options) {
           {"syncs_by_cause", times.syncs.causes()},
           {"data_wait", times.waited / times.seconds},
           {"parts", parts},
+          {"attention", attention},
           {"parts_share_of_wall", timed / times.seconds},
           {"graphs",
            {{"captured", times.graphs.captured},
@@ -128,6 +132,7 @@ std::string table_of(const nlohmann::json& result, bool gpu) {
     text += fmt::format("; in {} steps the CPU waited for the GPU {} times; {} CUDA graphs captured",
                         result["steps"].get<int64_t>(), result["syncs"].get<int64_t>(),
                         result["graphs"]["captured"].get<int64_t>());
+  if (!result["attention"].empty()) text += "\nattention: " + ops::attention_text();
   return text;
 }
 

@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 
@@ -30,10 +29,12 @@ struct AttentionCall {
 struct AttentionBackend {
   std::string name;
   std::function<bool(const AttentionCall&)> can;
-  std::function<at::Tensor(const AttentionCall&)> run;  // (B, H, T, S)
+  std::function<at::Tensor(const AttentionCall&)> run;        // (B, H, T, S)
+  std::function<std::string(const AttentionCall&)> kernel{};  // which of several it takes, for people
 };
 
-/// Adds a backend that is asked before those there are: a plug-in's, at its start.
+/// Adds a backend that is asked before those there are: a plug-in's, at its start. attention_used() has it by
+/// name once it has run.
 void add_attention_backend(AttentionBackend backend);
 
 /// By the first backend that can. Those of ATen are asked last, with ops.plain they alone: torch's attention
@@ -52,8 +53,5 @@ class WithoutPlans {
  private:
   const bool before_;
 };
-
-/// How often each backend has run in this process, by name.
-std::map<std::string, int64_t> attention_backends_used();
 
 }  // namespace tightloop::ops

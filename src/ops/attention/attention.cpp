@@ -15,6 +15,7 @@
 #include <optional>
 #include <tuple>
 
+#include "ops/attention/attention_use.h"
 #include "ops/operator.h"
 
 namespace tightloop::ops {
@@ -111,12 +112,19 @@ void check(const Tensor& q, const Tensor& k, const KeyMask& mask) {
       "attention: lengths must be one int64 for each batch, on the device of the queries");
 }
 
+AttentionKind kind_of(const KeyMask& mask) {
+  if (mask.lengths.defined()) return AttentionKind::kPadding;
+  return mask.causal ? AttentionKind::kCausal : AttentionKind::kFull;
+}
+
 Tensor attend(const Tensor& queries, const Tensor& kv, const KeyMask& mask, const Dropout& drop) {
   const Parts parts(queries, kv);
   check(parts.q, parts.k, mask);
   check(drop, queries.device());
   if (!attention_fits(queries) || (kv.defined() && !attention_fits(kv)))
     return attention(parts.q, parts.k, parts.v, mask, drop);
+  static AttentionCounter counter("Tightloop's kernel");
+  counter.count(kind_of(mask));
   const Tensor lengths = mask.lengths.defined() ? mask.lengths.contiguous() : Tensor();
   return AttentionFunction::apply(queries, given(kv), given(lengths), mask.causal, drop.share,
                                   given(drop.random), drop.site);
@@ -150,8 +158,10 @@ Tensor cross_attention(const Tensor& q, const Tensor& kv, const KeyMask& mask, c
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyMask& mask,
                  const Dropout& drop) {
   check(q, k, mask);
-  if (plain() || drop.share > 0)
-    return attention_plain(q, k, v, mask, drop);  // torch's drops by a generator's state
+  static AttentionCounter by_torch("torch"), step_by_step("step by step");
+  const bool steps = plain() || drop.share > 0;  // torch's drops by a generator's state
+  (steps ? step_by_step : by_torch).count(kind_of(mask));
+  if (steps) return attention_plain(q, k, v, mask, drop);
   Optional bias;
   if (mask.lengths.defined()) {
     bias = score_bias(q, k, mask)->expand({q.size(0), q.size(2), q.size(1), k.size(1)});
