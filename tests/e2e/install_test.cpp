@@ -37,6 +37,16 @@ TEST(Install, SaysWhichTorchIsMissing) {
   EXPECT_TRUE(contains(tried.output, "/nowhere has no")) << tried.output;
 }
 
+TEST(Install, FastLoopExampleLearnsAndThePagesPiecesCompile) {
+  SKIP_WITHOUT(kLibrary);
+  const TempFolder folder;
+  const auto tried = run(folder.path(), kTry + "fast_loop docs");
+  EXPECT_EQ(tried.exit_code, 0) << tried.output;
+  EXPECT_TRUE(contains(tried.output, "fast_loop: loss ")) << tried.output;
+  EXPECT_TRUE(contains(tried.output, " in 40 steps, 4 syncs")) << tried.output;
+  EXPECT_TRUE(contains(tried.output, " pieces compiled")) << tried.output;
+}
+
 TEST(Install, FineTuneExampleUsesEveryLibrary) {
   SKIP_WITHOUT(kLibrary);
   const TempFolder folder;
