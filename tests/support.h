@@ -9,7 +9,18 @@
 #include <string>
 #include <string_view>
 
+#include "core/choice.h"
 #include "core/error.h"
+
+namespace tightloop {
+
+/// Choices in messages of tests, by their names.
+template <class Enum>
+requires(!kChoices<Enum>.empty()) std::ostream& operator<<(std::ostream& out, Enum value) {
+  return out << name_of(value);
+}
+
+}  // namespace tightloop
 
 namespace tightloop::testing {
 

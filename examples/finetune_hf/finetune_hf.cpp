@@ -43,7 +43,7 @@ void run(const std::string& model, const std::string& chats, const std::string& 
   const Recipe recipe = recipe_for(model, chats);
   Trainer trainer(recipe, RunFolder::create(folder, /*overwrite=*/true));
   const TrainResult result = trainer.run();
-  export_model(folder, to, {.dtype = "fp32"});
+  export_model(folder, to, {.dtype = at::kFloat});
   log::shut_down();
   std::printf("the exported model goes on: %s\n", answer(to, "Hello").c_str());
   std::printf("finetune_hf: loss %.3f to %.3f in %d steps, exported\n", result.losses.front(),

@@ -83,8 +83,8 @@ class NaiveLoop {
 NaiveTimes naive_steps(const Recipe& given, const std::filesystem::path& folder, int64_t steps) {
   constexpr int64_t kWarmUp = 2;
   Recipe recipe = given;
-  recipe.data.num_workers = 1, recipe.data.prefetch_factor = 1, recipe.data.tokenize = "start";
-  recipe.train.precision = "fp32", recipe.train.fused_head = "off";
+  recipe.data.num_workers = 1, recipe.data.prefetch_factor = 1, recipe.data.tokenize = TokenizeWhen::kStart;
+  recipe.train.precision = Precision::kFp32, recipe.train.fused_head = AutoSwitch::kOff;
   use_threads(recipe.train.threads);
   apply_precision(recipe.train);
   Device& device = training_device(recipe.train, -1);

@@ -3,9 +3,25 @@
 #include <string>
 #include <vector>
 
+#include "core/choice.h"
+
 namespace CLI {
 class App;
 }
+
+namespace tightloop::cli {
+/// What `completion` prints.
+enum class Script { kBash, kZsh, kFish, kMan };
+}  // namespace tightloop::cli
+
+template <>
+inline constexpr auto tightloop::kChoices<tightloop::cli::Script> =
+    std::to_array<tightloop::Choice<tightloop::cli::Script>>({
+        {tightloop::cli::Script::kBash, "bash"},
+        {tightloop::cli::Script::kZsh, "zsh"},
+        {tightloop::cli::Script::kFish, "fish"},
+        {tightloop::cli::Script::kMan, "man"},
+    });
 
 namespace tightloop::cli {
 
@@ -36,8 +52,8 @@ struct CommandTree {
 
 CommandTree command_tree(const CLI::App& app);
 
-/// A script that completes command lines: "bash", "zsh" or "fish".
-std::string completion_script(const CommandTree& tree, const std::string& shell);
+/// A script that completes command lines.
+std::string completion_script(const CommandTree& tree, Script shell);
 /// tightloop.1
 std::string manual_page(const CommandTree& tree);
 

@@ -3,7 +3,7 @@
 
 #include "cli/command_tree.h"
 #include "core/error.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 
 namespace tightloop::cli {
 
@@ -150,11 +150,11 @@ std::string fish(const CommandTree& tree) {
 
 }  // namespace
 
-std::string completion_script(const CommandTree& tree, const std::string& shell) {
-  const std::string made = "# Made by 'tightloop completion " + shell + "'.\n";
-  if (shell == "fish") return made + fish(tree);
-  return (shell == "zsh" ? "#compdef tightloop\n" : "") + made + tables(tree) +
-         (shell == "zsh" ? kZsh : kBash);
+std::string completion_script(const CommandTree& tree, Script shell) {
+  const std::string made = fmt::format("# Made by 'tightloop completion {}'.\n", name_of(shell));
+  if (shell == Script::kFish) return made + fish(tree);
+  return (shell == Script::kZsh ? "#compdef tightloop\n" : "") + made + tables(tree) +
+         (shell == Script::kZsh ? kZsh : kBash);
 }
 
 }  // namespace tightloop::cli

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 
 namespace tightloop::cli {
 

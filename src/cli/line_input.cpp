@@ -11,7 +11,7 @@
 
 #include "core/error.h"
 #include "core/interrupt.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 
 namespace tightloop::cli {
 

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "core/line_editor.h"
+#include "core/terminal/line_editor.h"
 
 namespace tightloop::cli {
 

@@ -1,4 +1,5 @@
 #include "cli/model_choice.h"
+#include "cli/add_choice.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,7 +14,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/log.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 #include "train/run/run_folder.h"
 
 namespace tightloop::cli {
@@ -73,9 +74,9 @@ void ModelChoice::add_to(CLI::App& verb) {
   verb.add_option("--model,--run", path,
                   "A run, a checkpoint or a Hugging Face folder (default: the newest in runs/)");
   verb.add_option("--device", device, "auto, cpu or cuda:N");
-  verb.add_option("--precision", precision,
-                  "auto, bf16 or fp32 (default: as it was trained; fp32 on a CPU that is slow at that)")
-      ->check(CLI::IsMember({"auto", "bf16", "fp32"}));
+  add_choice(verb, "--precision", precision,
+             "Compute dtype (default: as it was trained; fp32 on a CPU that is slow at that)",
+             {Precision::kAuto, Precision::kBf16, Precision::kFp32});
 }
 
 std::string ModelChoice::folder() const {

@@ -17,7 +17,8 @@ std::string existing_run(const std::string& name, const std::filesystem::path& r
 
 /// The options that name a trained model, the same for every verb that uses one.
 struct ModelChoice {
-  std::string path{}, device = "auto", precision{};
+  std::string path{}, device = "auto";
+  std::optional<Precision> precision{};
 
   void add_to(CLI::App& verb);
   /// What was named, or the newest run in runs/; which that is goes to the log, once.

@@ -12,7 +12,7 @@
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "core/interrupt.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 
 namespace tightloop::cli {
 

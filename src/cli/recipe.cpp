@@ -11,7 +11,7 @@
 #include "core/files.h"
 #include "core/log.h"
 #include "core/plugin.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/unicode/unicode.h"
 #include "train/run/run_length.h"
@@ -32,15 +32,17 @@ void refuse_other_encodings(const std::string& file, const Settings& settings) {
   if (!is_utf8(read_file(file))) throw usage_error("'{}' is not UTF-8.", file);
 }
 
-/// What the name of a file says that data.source would be; empty where it is no data.
-std::string source_by_name(const std::string& file) {
-  static const std::map<std::string, std::string> sources{
-      {".txt", "text"},     {".md", "text"},   {".text", "text"}, {".html", "text"},      {".jsonl", "jsonl"},
-      {".ndjson", "jsonl"}, {".tsv", "pairs"}, {".csv", "text"},  {".parquet", "parquet"}};
+/// What the name of a file says that data.source would be; none where it is no data.
+std::optional<DataSource> source_by_name(const std::string& file) {
+  static const std::map<std::string, DataSource> sources{
+      {".txt", DataSource::kText},     {".md", DataSource::kText},   {".text", DataSource::kText},
+      {".html", DataSource::kText},    {".csv", DataSource::kText},  {".jsonl", DataSource::kJsonl},
+      {".ndjson", DataSource::kJsonl}, {".tsv", DataSource::kPairs}, {".parquet", DataSource::kParquet}};
   fs::path name = file;
   if (name.extension() == ".gz" || name.extension() == ".zst") name.replace_extension();
   const auto found = sources.find(name.extension().string());
-  return found == sources.end() ? "" : found->second;
+  if (found == sources.end()) return {};
+  return found->second;
 }
 
 void refuse_what_is_no_recipe(const std::string& file) {
@@ -50,11 +52,12 @@ void refuse_what_is_no_recipe(const std::string& file) {
   if (path_exists(fs::path(file) / "config.yaml"))
     throw usage_error("'{}' is a run, not a recipe. To go on with it: tightloop train --resume {}", file,
                       shell_word(file));
-  if (const std::string source = source_by_name(file); !source.empty())
+  if (const auto source = source_by_name(file))
     throw usage_error(
         "'{}' is not a recipe, a YAML file of settings. To learn from it: tightloop train "
         "configs/text.yaml --data.train {}{}",
-        file, shell_word(file), source == "text" ? "" : " --data.source " + source);
+        file, shell_word(file),
+        source == DataSource::kText ? "" : fmt::format(" --data.source {}", name_of(*source)));
   if (is_folder(file))
     throw usage_error(
         "'{}' is a folder. Name a recipe and the files: tightloop train configs/text.yaml --data.train {}",
@@ -134,7 +137,7 @@ Recipe read_recipe(const std::string& name, const Settings& settings, std::vecto
         if (config.commanded(name))
           for (const std::string& pattern : *patterns) expand_glob(pattern);  // which says what is not there
     // The sizes of a model that is there already are its own.
-    if (!recipe.train.init_from.empty() && recipe.model.preset == "auto") recipe.model.preset.clear();
+    if (!recipe.train.init_from.empty() && recipe.model.leaves_sizes_open()) recipe.model.preset.clear();
     const std::vector<std::string> about_source = settle_source(recipe, config);
     for (const std::string& note : about_source)
       if (!notes) log::info("{}", note);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 #include "train/report/metrics.h"
 
 namespace tightloop::cli {

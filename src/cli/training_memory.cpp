@@ -16,8 +16,9 @@ constexpr double kBytesOfGiB = 1 << 30;
 TrainingMemory training_memory(const Recipe& recipe, double gib) {
   Device& device = tightloop::device(recipe.train.device);
   const bool given = gib > 0, cuda = given || device.is_cuda();
-  const std::string& asked = recipe.train.precision;
-  const bool wide = given ? asked.ends_with("32") : compute_dtype(asked, device) == at::kFloat;
+  const Precision asked = recipe.train.precision;
+  const bool wide = given ? is_one_of(asked, {Precision::kFp32, Precision::kTf32})
+                          : compute_dtype(asked, device) == at::kFloat;
   const double limit = given ? gib : recipe.train.memory_limit;
   const double memory = limit > 0 ? limit * kBytesOfGiB : static_cast<double>(device.total_memory());
   const MemoryPlanner planner(recipe.model, recipe.train, recipe.data.seq_len, wide ? 4 : 2, cuda);
@@ -26,9 +27,9 @@ TrainingMemory training_memory(const Recipe& recipe, double gib) {
   model.gradient_checkpointing = settled_checkpointing(planner, model, memory);
   written.recomputed = model.recomputed_blocks();
   return {given ? "The memory given" : device.description(), memory,
-          wide              ? "fp32"
-          : asked == "fp16" ? "fp16"
-                            : "bf16",
+          std::string(name_of(wide                        ? Precision::kFp32
+                              : asked == Precision::kFp16 ? Precision::kFp16
+                                                          : Precision::kBf16)),
           planner, written};
 }
 

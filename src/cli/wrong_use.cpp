@@ -8,7 +8,7 @@
 #include <set>
 
 #include "core/files.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 
 namespace tightloop::cli {
 

@@ -94,8 +94,14 @@ std::vector<std::string> split_list(const std::string& text) {
 }  // namespace
 
 Field::Field(std::string name, Target target, std::string help)
-    : name_(std::move(name)), help_(std::move(help)), target_(target) {
+    : name_(std::move(name)), help_(std::move(help)), target_(std::move(target)) {
   default_text_ = text();
+  const auto* choice = std::get_if<ChoiceTarget>(&target_);
+  if (!choice) return;
+  for (const auto& row : choice->rows) {
+    choices_.emplace_back(row.name);
+    if (!row.help.empty()) help_ += fmt::format("; {}: {}", row.name, row.help);
+  }
 }
 
 Field& Field::range(double low, double high) {
@@ -135,6 +141,9 @@ std::string Field::text() const {
       std::vector<std::string> parts;
       for (const auto& item : *items) parts.push_back(quoted(item));
       return fmt::format("[{}]", fmt::join(parts, ", "));
+    }
+    std::string operator()(const ChoiceTarget& choice) const {
+      return quoted(std::string(choice.rows.at(choice.get()).name));
     }
   };
   return std::visit(Writer{}, target_);
@@ -182,6 +191,8 @@ void Field::set(const std::string& text, const std::string& where) {
     **target = value;
   } else if (auto* target = std::get_if<std::string*>(&target_)) {
     **target = choice(text, where);
+  } else if (auto* target = std::get_if<ChoiceTarget>(&target_)) {
+    target->set(std::ranges::find(choices_, choice(text, where)) - choices_.begin());
   } else {
     set_list(split_list(text));
   }

@@ -9,10 +9,12 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "core/choice.h"
 #include "core/error.h"
 
 namespace tightloop {
@@ -21,6 +23,25 @@ namespace tightloop {
 struct Preset {
   std::string name;
   std::vector<std::pair<std::string, std::string>> values;  // field, value
+};
+
+/// An enum as a setting: what its table says, without its type.
+struct ChoiceTarget {
+  std::vector<Choice<size_t>> rows;  // by their numbers
+  std::function<size_t()> get;
+  std::function<void(size_t)> set;
+
+  template <class Enum>
+  static ChoiceTarget of(Enum& value) {
+    ChoiceTarget target;
+    for (const auto& row : kChoices<Enum>) target.rows.push_back({target.rows.size(), row.name, row.help});
+    target.get = [&value] {
+      const auto& rows = kChoices<Enum>;
+      return static_cast<size_t>(std::ranges::find(rows, value, &Choice<Enum>::value) - rows.begin());
+    };
+    target.set = [&value](size_t row) { value = kChoices<Enum>[row].value; };
+    return target;
+  }
 };
 
 /// One setting: a place in a struct, with what a user must know about it.
@@ -37,12 +58,14 @@ struct Preset {
 /// Parsing, `tightloop config`, docs/configuration.md and the error with the nearest name all come from that.
 class Field {
  public:
-  using Target = std::variant<bool*, int64_t*, double*, std::string*, std::vector<std::string>*>;
+  using Target =
+      std::variant<bool*, int64_t*, double*, std::string*, std::vector<std::string>*, ChoiceTarget>;
 
   Field(std::string name, Target target, std::string help);
   /// Numbers outside of [low, high] are refused.
   Field& range(double low, double high);
-  /// Strings other than these are refused.
+  /// Strings other than these are refused. For what is not a fixed list; a fixed one is an enum with its
+  /// table (core/choice.h), and its choices come from there.
   Field& choices(std::vector<std::string> allowed);
   /// Another name, without a section: alias("use_cache") accepts --use_cache. The documentation shows it.
   Field& alias(std::string name);
@@ -86,11 +109,14 @@ class Field {
 class Fields {
  public:
   Field& add(std::string name, Field::Target target, std::string help) {
-    return fields_.emplace_back(std::move(name), target, std::move(help));
+    return fields_.emplace_back(std::move(name), std::move(target), std::move(help));
   }
   template <class T>
   Field& add(std::string name, T& value, std::string help) {
-    return add(std::move(name), Field::Target(&value), std::move(help));
+    if constexpr (std::is_enum_v<T>)
+      return add(std::move(name), Field::Target(ChoiceTarget::of(value)), std::move(help));
+    else
+      return add(std::move(name), Field::Target(&value), std::move(help));
   }
   std::deque<Field>& all() { return fields_; }
   const std::deque<Field>& all() const { return fields_; }

@@ -6,7 +6,7 @@
 #include <xxhash.h>
 
 #include "core/interrupt.h"
-#include "core/progress_line.h"
+#include "core/terminal/progress_line.h"
 
 namespace tightloop {
 

@@ -12,7 +12,7 @@
 #include <mutex>
 
 #include "core/error.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 
 namespace tightloop::log {
 

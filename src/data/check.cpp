@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/log.h"
-#include "core/progress_line.h"
+#include "core/terminal/progress_line.h"
 #include "data/batch/pairs.h"
 #include "data/batch/rows.h"
 #include "data/dataset.h"
@@ -77,7 +77,7 @@ void plan(const DataConfig& config, bool pairs_in, const std::shared_ptr<const D
 DataCheck check_data(const SourceOptions& options, bool pairs_in) {
   const DataConfig& config = options.data;
   DataCheck check;
-  if (!config.mixture.empty() || config.source == "shards") {
+  if (!config.mixture.empty() || config.source == DataSource::kShards) {
     const Dataset dataset =
         load_dataset(config, options.tasks, options.tokenizer, options.chat, options.target_tokenizer);
     ProgressLine progress("Checking tokens", dataset.train->tokens() + dataset.val->tokens(),
@@ -99,7 +99,7 @@ DataCheck check_data(const SourceOptions& options, bool pairs_in) {
     return check;
   }
   for (const std::string& doubt : doubts_about_files(config)) log::warn("{}", doubt);
-  check.bad = BadRecords(config.on_bad_record == "fail");
+  check.bad = BadRecords(config.on_bad_record == OnBadRecord::kFail);
   const auto train = std::make_shared<Lengths>(), val = std::make_shared<Lengths>();
   const bool tail = holds_out_tail(config);
   const auto renderer = make_renderer(options);
@@ -107,7 +107,7 @@ DataCheck check_data(const SourceOptions& options, bool pairs_in) {
   for (const bool val_records : {false, true}) {
     if (val_records && !has_val_records(config)) continue;
     SplitSink sink(*train, *val, val_records ? 1 : has_val_records(config) || tail ? 0 : config.holdout, 0);
-    tokenize(*open_records(options, val_records), *renderer, tokenizing, check.bad,
+    tokenize(*open_records(options.data, options.tasks, val_records), *renderer, tokenizing, check.bad,
              [&](const Record& record, const Rendered& rendered) {
                sink.add(record, rendered);
                check.records += record.last;

@@ -3,13 +3,7 @@
 namespace tightloop {
 
 void DataConfig::describe(Fields& fields) {
-  fields
-      .add("source", source,
-           "What the files hold; auto: what the first of them looks like (a run's config.yaml names it); "
-           "without "
-           "files: generated tasks, spellings or pairs, or random ids to measure speed with")
-      .choices({"auto", "text", "jsonl", "parquet", "pairs", "shards", "tasks", "spelling", "toy_pairs",
-                "random"});
+  fields.add("source", source, "What the files hold, or what is made without files");
   fields.add("train", train, "Files to learn from, by name or pattern");
   fields.add("val", val, "Files to evaluate on; without any, a part of `train` is held out");
   fields.add("train_target", train_target,
@@ -21,29 +15,18 @@ void DataConfig::describe(Fields& fields) {
       .add("holdout", holdout,
            "Fraction of the documents held out for evaluation, chosen by a hash of their content")
       .range(0, 0.9);
-  fields
-      .add("holdout_by", holdout_by,
-           "What `holdout` takes: documents by their hash, or the tail of the token stream (a fraction of "
-           "it, at least two rows where that is no more than 30 %); auto: of text files the tail, else by "
-           "hash")
-      .choices({"hash", "tail", "auto"});
+  fields.add("holdout_by", holdout_by, "What `holdout` takes");
   fields.add("mixture", mixture,
              "Several sources at once: entries such as 'name=a source=jsonl train=a.jsonl weight=2', with "
              "any key of this "
              "section and weight, epochs, cap");
-  fields
-      .add("tokenize", tokenize,
-           "When raw files are tokenized: all at the start, or live, by the threads that prepare batches, "
-           "from an index; auto: live where the files are larger than 1 GiB and there is no `cache`")
-      .choices({"auto", "start", "live"});
+  fields.add("tokenize", tokenize, "When raw files are tokenized");
   fields.add("cache", cache,
              "A folder where tokenized files are kept and mapped from, for those too large for memory "
              "(live: where their index is kept); empty: in memory");
-  fields.add("documents", documents, "Where one document of a text file ends")
-      .choices({"file", "blank_line", "line", "separator"});
+  fields.add("documents", documents, "Where one document of a text file ends");
   fields.add("separator", separator, "The text between two documents, for `documents: separator`");
-  fields.add("format", format, "What a JSON record or a Parquet row holds; auto goes by the fields it has")
-      .choices({"auto", "text", "chat", "question", "choice", "gsm8k"});
+  fields.add("format", format, "What a JSON record or a Parquet row holds");
   fields.add("text_field", text_field, "The field with the text");
   fields.add("messages_field", messages_field,
              "The field with the conversation; empty: messages or conversations");
@@ -56,11 +39,7 @@ void DataConfig::describe(Fields& fields) {
              "meaning, such as tools or reasoning_content, make a bad record");
   fields.add("source_field", source_field, "Of pairs as JSON objects: the field with the sentence");
   fields.add("target_field", target_field, "Of pairs as JSON objects: the field with the translation");
-  fields
-      .add("rows", rows,
-           "How documents become rows (sequences): one token stream cut into rows, one padded row each, or "
-           "several packed into a row")
-      .choices({"stream", "pad", "pack"});
+  fields.add("rows", rows, "How documents become rows (sequences)");
   fields
       .add("seq_len", seq_len, "Sequence length: tokens in a row; 0: by the size of the data and the device")
       .range(0, 1 << 20);
@@ -84,12 +63,7 @@ void DataConfig::describe(Fields& fields) {
   fields.add("tokenizer_threads", tokenizer_threads, "Threads that tokenize; 0 uses all cores").range(0, 256);
   fields.add("tokenizer_batch_size", tokenizer_batch_size, "Documents that a tokenizer thread takes at once")
       .range(1, 1 << 20);
-  fields
-      .add(
-          "on_bad_record", on_bad_record,
-          "Records that cannot be used: skip them, or fail at the first one; auto: skip them, and stop where "
-          "they are more than 5 % of all records, or of their bytes")
-      .choices({"auto", "skip", "fail"});
+  fields.add("on_bad_record", on_bad_record, "What becomes of records that cannot be used");
   fields.add("max_record_bytes", max_record_bytes, "Longest record that is read whole")
       .range(16, static_cast<double>(int64_t{1} << 40));
 }

@@ -37,7 +37,7 @@ void read_all(const SourceOptions& options, bool val_records, BadRecords& bad, T
   SplitSink sink(train, val, val_share, 0);
   const TokenizeOptions tokenizing{static_cast<int>(options.data.tokenizer_threads),
                                    options.data.tokenizer_batch_size};
-  tokenize(*open_records(options, val_records), *make_renderer(options), tokenizing, bad,
+  tokenize(*open_records(options.data, options.tasks, val_records), *make_renderer(options), tokenizing, bad,
            [&](const Record& record, const Rendered& rendered) {
              sink.add(record, rendered);
              return true;
@@ -57,8 +57,8 @@ Parts open_shards(const DataConfig& config, uint64_t tokenizer) {
 }
 
 bool tokenize_live(const DataConfig& config) {
-  if (config.generated() || config.tokenize == "start") return false;
-  if (config.tokenize == "live") return true;
+  if (config.generated() || config.tokenize == TokenizeWhen::kStart) return false;
+  if (config.tokenize == TokenizeWhen::kLive) return true;
   uint64_t bytes = 0;
   for (const auto* patterns : {&config.train, &config.val, &config.train_target, &config.val_target})
     for (const fs::path& path : expand_all(*patterns))
@@ -77,15 +77,15 @@ Parts index_source(const SourceOptions& options, const fs::path& folder, BadReco
 
 Parts load_source(const SourceOptions& options, const fs::path& index_folder, BadRecords& all_bad) {
   const DataConfig& config = options.data;
-  BadRecords bad(config.on_bad_record == "fail");
-  if (config.source == "random")
+  BadRecords bad(config.on_bad_record == OnBadRecord::kFail);
+  if (config.source == DataSource::kRandom)
     throw usage_error(
         "data.source random has no records to read: its ids are made for `train` and `bench`, to measure "
         "speed.");
   if (!config.generated() && config.train.empty())
     throw usage_error("data.train names no file to learn from.");
   Parts parts;
-  if (config.source == "shards") {
+  if (config.source == DataSource::kShards) {
     parts = open_shards(config, tokens_fingerprint(options));
   } else if (tokenize_live(config)) {
     parts = index_source(options, config.cache.empty() ? index_folder : fs::path(config.cache), bad);
@@ -132,11 +132,11 @@ Dataset load_dataset(const DataConfig& config, const TasksConfig& tasks, const T
                      const ChatConfig& chat, const Tokenizer* target_tokenizer,
                      const fs::path& index_folder) {
   for (const std::string& doubt : doubts_about_files(config)) log::warn("{}", doubt);
-  Dataset dataset{{}, {}, {}, BadRecords(config.on_bad_record == "fail")};
+  Dataset dataset{{}, {}, {}, BadRecords(config.on_bad_record == OnBadRecord::kFail)};
   if (config.mixture.empty()) {
     std::tie(dataset.train, dataset.val) =
         load_parts({config, tasks, chat, tokenizer, target_tokenizer}, index_folder, dataset.bad);
-    dataset.sources = {config.source};
+    dataset.sources = {std::string(name_of(config.source))};
     return dataset;
   }
   const std::vector<MixtureEntry> entries = parse_mixture(config);

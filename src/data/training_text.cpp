@@ -5,7 +5,6 @@
 
 #include "core/error.h"
 #include "core/interrupt.h"
-#include "data/generate/toy_pairs.h"
 #include "data/read/held_out.h"
 #include "data/render/render.h"
 #include "data/store/source.h"
@@ -19,7 +18,7 @@ namespace {
 uint64_t bytes_before_tail(const DataConfig& config) {
   uint64_t bytes = 0;
   RecordBatch batch;
-  for (const auto reader = make_reader(config, /*val=*/false); reader->read(batch, 256, 1 << 20);
+  for (const auto reader = open_records(config, {}, /*val=*/false); reader->read(batch, 256, 1 << 20);
        batch.clear()) {
     throw_if_interrupted();
     for (size_t i = 0; i < batch.size(); ++i) bytes += batch[i].bytes.size();
@@ -38,30 +37,21 @@ std::string_view whole_characters_of(std::string_view bytes, size_t size) {
 TrainingText::TrainingText(const DataConfig& config, const TasksConfig& tasks, PairSide side)
     : side_(side),
       val_share_(config.val.empty() && !holds_out_tail(config) ? config.holdout : 0),
-      bad_(config.on_bad_record == "fail") {
-  if (config.source == "tasks") {
-    reader_ = make_question_reader(training_questions(tasks));
-    val_share_ = 0;
-  } else if (config.source == "toy_pairs") {
-    reader_ = make_toy_pair_reader(tasks, /*held_out=*/false);
-    of_pair_ = make_pair_texts(config, /*json=*/true);
-    val_share_ = 0;
-  } else if (config.source == "text" || config.source == "jsonl" || config.source == "parquet" ||
-             config.source == "pairs") {
-    if (config.train.empty()) throw usage_error("data.train names no file to learn from.");
-    reader_ = make_reader(config, /*val=*/false);
-    if (holds_out_tail(config)) left_ = bytes_before_tail(config);
-    if (config.source == "pairs")
-      of_pair_ = make_pair_texts(config, pairs_are_json(config));
-    else if (config.source != "text")
-      of_json_ = make_json_texts(config);
-  } else {
+      bad_(config.on_bad_record == OnBadRecord::kFail) {
+  const RecordKind records = records_of(config.source);
+  if (records == RecordKind::kNone)
     throw usage_error(
         "a tokenizer cannot be trained on data.source '{}'. Train one on text or JSONL with 'tightloop "
-        "tokenizer train', "
-        "then name it with --tokenizer.path.",
-        config.source);
-  }
+        "tokenizer train', then name it with --tokenizer.path.",
+        name_of(config.source));
+  if (config.generated())
+    val_share_ = 0;
+  else if (config.train.empty())
+    throw usage_error("data.train names no file to learn from.");
+  reader_ = open_records(config, tasks, /*val=*/false);
+  if (holds_out_tail(config)) left_ = bytes_before_tail(config);
+  if (records == RecordKind::kPair) of_pair_ = make_pair_texts(config, pairs_are_json(config));
+  if (records == RecordKind::kJson) of_json_ = make_json_texts(config);
 }
 
 bool TrainingText::next(std::string& text) {

@@ -13,6 +13,12 @@ namespace tightloop {
 
 /// Of pairs: whose sentences.
 enum class PairSide { kBoth, kSource, kTarget };
+template <>
+inline constexpr auto kChoices<PairSide> = std::to_array<Choice<PairSide>>({
+    {PairSide::kBoth, "both"},
+    {PairSide::kSource, "source"},
+    {PairSide::kTarget, "target"},
+});
 
 /// The plain texts of the train part, one after the other: what a tokenizer of one's own is trained on. Of
 /// conversations, the words of all turns. Held-out documents are left out; of a held-out tail, as large

@@ -44,7 +44,7 @@ std::string text_of(const nlohmann::json& record, const std::string& field, cons
 
 // What the renderer of conversations refuses, plain questions refuse as well.
 void demand_known_fields(const nlohmann::json& record, const DataConfig& config, const std::string& where) {
-  for (const std::string_view name : fields_with_meaning("question")) {
+  for (const std::string_view name : fields_with_meaning(RecordFormat::kQuestion)) {
     const auto found = record.find(name);
     if (found == record.end() || found->empty() || *found == "" || name == config.question_field ||
         name == config.answer_field || name == config.choices_field ||
@@ -108,7 +108,7 @@ std::vector<ExamQuestion> read_exam(const std::string& file, const DataConfig& d
                                     const Tokenizer& tokenizer, const ChatTemplate* chat,
                                     const std::vector<int32_t>& stop_tokens, int64_t limit) {
   DataConfig config = data;
-  config.format = "auto";
+  config.format = RecordFormat::kAuto;
   std::unique_ptr<Renderer> renderer;
   if (chat) {
     renderer = make_json_renderer(config, tokenizer,

@@ -55,14 +55,15 @@ std::string export_model(const fs::path& from, const fs::path& to, const ExportO
   recipe.model.resolve(tokenizer ? tokenizer->vocab_size() : 0, recipe.data.seq_len);
   const auto model = make_model(recipe.model, recipe.train.seed);
   saved.load_weights(*model);
-  const std::string dtype = options.dtype.empty() ? saved.metadata().value("dtype", "bf16") : options.dtype;
+  const at::ScalarType dtype =
+      options.dtype ? *options.dtype : dtype_of_word(saved.metadata().value("dtype", "bf16"));
 
   const fs::path place = to.has_filename() ? to : to.parent_path();
   const fs::path beside = partial_path(place);
   make_folder(beside);
   try {
-    export_weights(*model, dtype_of_word(dtype), tokenizer ? tokens_of(*tokenizer) : HuggingFaceTokens{},
-                   beside, options.shard_bytes);
+    export_weights(*model, dtype, tokenizer ? tokens_of(*tokenizer) : HuggingFaceTokens{}, beside,
+                   options.shard_bytes);
     if (tokenizer && !copy_tokenizer(from, beside)) write_tokenizer(*tokenizer, recipe, beside);
     sync_folder(beside);
     std::error_code failure;
@@ -77,7 +78,7 @@ std::string export_model(const fs::path& from, const fs::path& to, const ExportO
     fs::remove_all(beside, ignored);
     throw;
   }
-  return dtype;
+  return std::string(name_of(dtype));
 }
 
 }  // namespace tightloop

@@ -1,15 +1,19 @@
 #pragma once
 
+#include <c10/core/ScalarType.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
 
+#include "model/files/huggingface.h"
+
 namespace tightloop {
 
 struct ExportOptions {
-  std::string dtype;            // fp32, bf16, fp16; empty: that of the imported weights, or bf16
-  std::optional<int64_t> step;  // of a run: this checkpoint instead of the newest
+  std::optional<at::ScalarType> dtype;  // none: that of the imported weights, or bf16
+  std::optional<int64_t> step;          // of a run: this checkpoint instead of the newest
   uint64_t shard_bytes = 5'000'000'000;
 };
 

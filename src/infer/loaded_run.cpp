@@ -8,7 +8,7 @@
 namespace tightloop {
 
 LoadedRun load_model(const std::filesystem::path& path, const std::string& device_name,
-                     std::optional<int64_t> step, const std::string& precision) {
+                     std::optional<int64_t> step, std::optional<Precision> precision) {
   const SavedModel saved(path, step);
   Device& place = device(device_name);
   LoadedRun loaded{saved.recipe(), saved.tokenizer(), nullptr, saved.step(), saved.metadata()};

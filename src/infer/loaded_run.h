@@ -22,8 +22,8 @@ struct LoadedRun {
 };
 
 /// Loads a run (its newest checkpoint, or that of `step`), a checkpoint's folder or a Hugging Face folder
-/// onto a device: auto, cpu, cuda:N. It computes in `precision` (auto, bf16, fp32; empty: as it was trained).
+/// onto a device: auto, cpu, cuda:N. It computes in `precision` (none: as it was trained).
 LoadedRun load_model(const std::filesystem::path& path, const std::string& device_name,
-                     std::optional<int64_t> step = {}, const std::string& precision = "");
+                     std::optional<int64_t> step = {}, std::optional<Precision> precision = {});
 
 }  // namespace tightloop

@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "core/interrupt.h"
-#include "core/progress_line.h"
+#include "core/terminal/progress_line.h"
 #include "infer/token_scores.h"
 
 namespace tightloop {

@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "core/interrupt.h"
-#include "core/progress_line.h"
+#include "core/terminal/progress_line.h"
 #include "data/read/encoding.h"
 #include "data/read/text_reader.h"
 #include "tokenizer/unicode/unicode.h"

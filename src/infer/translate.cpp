@@ -5,7 +5,7 @@
 #include "core/device.h"
 #include "core/error.h"
 #include "core/interrupt.h"
-#include "core/progress_line.h"
+#include "core/terminal/progress_line.h"
 #include "data/render/render.h"
 #include "infer/prompts.h"
 #include "score/bleu_words.h"
@@ -43,7 +43,7 @@ std::string text_of(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
 }  // namespace
 
 LoadedTranslator load_translator(const std::filesystem::path& path, const std::string& device_name,
-                                 std::optional<int64_t> step, const std::string& precision) {
+                                 std::optional<int64_t> step, std::optional<Precision> precision) {
   const SavedModel saved(path, step);
   if (!saved.recipe().model.translates())
     throw usage_error("'{}' holds a model of the family {}, which does not translate.", path.string(),

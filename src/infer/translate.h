@@ -27,10 +27,10 @@ struct LoadedTranslator {
 };
 
 /// Loads a run that translates (its newest checkpoint, or that of `step`), or one of its checkpoints, onto a
-/// device: auto, cpu, cuda:N. It computes in `precision` (auto, bf16, fp32; empty: as it was trained). A
+/// device: auto, cpu, cuda:N. It computes in `precision` (none: as it was trained). A
 /// usage error where the run does something else.
 LoadedTranslator load_translator(const std::filesystem::path& path, const std::string& device_name,
-                                 std::optional<int64_t> step = {}, const std::string& precision = "");
+                                 std::optional<int64_t> step = {}, std::optional<Precision> precision = {});
 
 /// What decoding must know of a tokenizer: its marks, and that padding and unknown words are never made.
 TargetTokens target_tokens(const Tokenizer& target);

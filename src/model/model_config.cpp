@@ -69,7 +69,7 @@ void ModelConfig::describe(Fields& fields) {
              "The output head uses the embedding's weight (nanochat: never)");
   fields.add("rope_theta", rope_theta, "RoPE base (theta); 0: the family's own (10000, nanochat 100000)")
       .range(0, 1e12);
-  fields.add("rope_scaling", rope_scaling, "RoPE scaling").choices({"none", "llama3"});
+  fields.add("rope_scaling", rope_scaling, "RoPE scaling");
   fields.add("rope_factor", rope_factor, "llama3 RoPE scaling: low frequencies are divided by this")
       .range(1, 1e6);
   fields
@@ -95,13 +95,9 @@ void ModelConfig::describe(Fields& fields) {
       .range(0, 1 << 24);
   fields.add("share_embeddings", share_embeddings,
              "seq2seq: one embedding for source, target and output head; needs one tokenizer for both");
-  fields
-      .add("norm_place", norm_place,
-           "seq2seq: LayerNorm before each sublayer (pre-norm), or after it as in the paper (post-norm)")
-      .choices({"pre", "post"});
-  fields.add("positions", positions, "seq2seq: position encoding").choices({"sinusoidal", "rotary"});
-  fields.add("activation", activation, "seq2seq: activation function of the feed-forward layers")
-      .choices({"relu", "gelu"});
+  fields.add("norm_place", norm_place, "seq2seq: where LayerNorm stands (pre-norm, post-norm)");
+  fields.add("positions", positions, "seq2seq: position encoding");
+  fields.add("activation", activation, "seq2seq: activation function of the feed-forward layers");
   fields.add("experts", experts, "qwen3_moe: experts a layer").range(1, 1 << 12);
   fields
       .add("experts_per_token", experts_per_token, "qwen3_moe: experts that each token is routed to (top-k)")
@@ -109,10 +105,7 @@ void ModelConfig::describe(Fields& fields) {
   fields.add("expert_ffn", expert_ffn, "qwen3_moe: hidden size of an expert; 0: as ffn").range(0, 1 << 22);
   fields.add("norm_topk", norm_topk, "qwen3_moe: normalize the weights of the chosen experts to sum to 1");
   fields.add("balance_coef", balance_coef, "qwen3_moe: coefficient of the load-balancing loss").range(0, 1e3);
-  fields
-      .add("balance", balance,
-           "qwen3_moe: load-balancing loss, E * sum(load * mean score) or sum((load - 1/E)^2)")
-      .choices({"minimind", "simple"});
+  fields.add("balance", balance, "qwen3_moe: load-balancing loss");
 }
 
 void ModelConfig::resolve(int64_t tokenizer_vocab, int64_t row_length) {
@@ -141,7 +134,7 @@ void ModelConfig::resolve(int64_t tokenizer_vocab, int64_t row_length) {
   if (heads % kv_heads) {
     throw usage_error("model.heads ({}) must be a multiple of model.kv_heads ({}).", heads, kv_heads);
   }
-  if (rope_scaling != "none" && rope_low_freq >= rope_high_freq) {
+  if (rope_scaling != RopeScaling::kNone && rope_low_freq >= rope_high_freq) {
     throw usage_error("model.rope_low_freq ({}) must be smaller than model.rope_high_freq ({}).",
                       rope_low_freq, rope_high_freq);
   }
@@ -166,6 +159,10 @@ bool ModelConfig::has_qkv_bias() const { return family_of(*this).has.qkv_bias; }
 bool ModelConfig::has_qk_norm() const { return family_of(*this).has.qk_norm; }
 bool ModelConfig::has_experts() const { return family_of(*this).has.experts; }
 bool ModelConfig::translates() const { return family_of(*this).has.translates; }
+
+bool ModelConfig::leaves_sizes_open() const { return preset == "auto"; }
+
+bool ModelConfig::leaves_checkpointing_open() const { return gradient_checkpointing == "auto"; }
 
 int64_t ModelConfig::recomputed_blocks() const {
   const auto& text = gradient_checkpointing;

@@ -70,7 +70,7 @@ BleuScore sentence_bleu(const BleuCounts& counts) { return score(counts, /*effec
 
 std::string bleu_signature(const BleuOptions& options, bool sentences) {
   return fmt::format("nrefs:1|case:{}|eff:{}|tok:{}|smooth:exp|version:tightloop-{}",
-                     options.lowercase ? "lc" : "mixed", sentences ? "yes" : "no", to_string(options.tokens),
+                     options.lowercase ? "lc" : "mixed", sentences ? "yes" : "no", name_of(options.tokens),
                      kVersion);
 }
 

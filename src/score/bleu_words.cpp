@@ -141,26 +141,6 @@ std::string tokenize_char(std::string_view sentence) {
 
 }  // namespace
 
-BleuTokens bleu_tokens(const std::string& name) {
-  for (const auto tokens : {BleuTokens::kNone, BleuTokens::k13a, BleuTokens::kZh, BleuTokens::kChar})
-    if (name == to_string(tokens)) return tokens;
-  throw usage_error("there is no tokenization '{}' for BLEU; choose none, 13a, zh or char.", name);
-}
-
-const char* to_string(BleuTokens tokens) {
-  switch (tokens) {
-    case BleuTokens::kNone:
-      return "none";
-    case BleuTokens::k13a:
-      return "13a";
-    case BleuTokens::kZh:
-      return "zh";
-    case BleuTokens::kChar:
-      return "char";
-  }
-  return "";
-}
-
 std::string tokenize_for_bleu(std::string_view sentence, BleuTokens tokens) {
   // sacreBLEU takes the white space at the end away first, which 13a and zh would see.
   const std::string_view trimmed = without_spaces_around(sentence);

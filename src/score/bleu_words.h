@@ -4,6 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/choice.h"
+
 namespace tightloop {
 
 /// How a sentence becomes the words that BLEU counts, each as sacreBLEU 2 defines it.
@@ -13,10 +15,13 @@ enum class BleuTokens {
   kZh,    // Chinese characters one by one, the rest as 13a has it
   kChar,  // every character
 };
-
-/// none, 13a, zh or char; a usage error for others.
-BleuTokens bleu_tokens(const std::string& name);
-const char* to_string(BleuTokens tokens);
+template <>
+inline constexpr auto kChoices<BleuTokens> = std::to_array<Choice<BleuTokens>>({
+    {BleuTokens::kNone, "none"},
+    {BleuTokens::k13a, "13a"},
+    {BleuTokens::kZh, "zh"},
+    {BleuTokens::kChar, "char"},
+});
 
 /// The sentence with spaces where its words are parted.
 std::string tokenize_for_bleu(std::string_view sentence, BleuTokens tokens);

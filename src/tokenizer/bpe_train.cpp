@@ -165,11 +165,6 @@ class BpeTrainer {
 
 std::unique_ptr<Tokenizer> train_bpe(const BpeTrainOptions& options,
                                      const std::function<bool(std::string&)>& next_document) {
-  const auto pattern = pattern_by_name(options.pattern);
-  if (!pattern)
-    throw usage_error(
-        "there is no split pattern '{}'. Use gpt2, gpt4 (cl100k), o200k, qwen, nanochat, llama3 or none.",
-        options.pattern);
   const auto specials = static_cast<int32_t>(options.special_tokens.size());
   if (std::set<std::string>(options.special_tokens.begin(), options.special_tokens.end()).size() !=
       options.special_tokens.size())
@@ -185,12 +180,12 @@ std::unique_ptr<Tokenizer> train_bpe(const BpeTrainOptions& options,
   };
 
   BpeModel model;
-  model.splits = {{*pattern, ""}};
+  model.splits = {{options.pattern, ""}};
   for (int b = 0; b < 256; ++b)
     model.tokens.push_back({std::string(1, static_cast<char>(b)), BpeModel::Token::kBytes});
   const int32_t merges = options.vocab_size - 256 - specials;
   if (merges > 0) {
-    BpeTrainer trainer(count_words(*pattern, next_document, options.threads,
+    BpeTrainer trainer(count_words(options.pattern, next_document, options.threads,
                                    [&](size_t bytes) { report("counting words", bytes, 0); }));
     report("merging", 0, merges);
     MergeRule rule;

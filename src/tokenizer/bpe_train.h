@@ -7,13 +7,14 @@
 #include <string_view>
 #include <vector>
 
+#include "tokenizer/split_pattern.h"
 #include "tokenizer/tokenizer.h"
 
 namespace tightloop {
 
 struct BpeTrainOptions {
-  int32_t vocab_size = 8192;                                 // bytes (256) and special tokens included
-  std::string pattern = "gpt2";                              // see pattern_by_name()
+  int32_t vocab_size = 8192;  // bytes (256) and special tokens included
+  SplitPattern pattern = SplitPattern::kGpt2;
   std::vector<std::string> special_tokens{"<|endoftext|>"};  // they get the last ids
   int threads = 0;                                           // 0: all cores
   /// Called now and then from the calling thread: what is being done, how much of it, of how much (0:

@@ -138,8 +138,9 @@ uint64_t SentencePiece::fingerprint() const { return hash64(processor_->serializ
 
 std::unique_ptr<Tokenizer> train_sentencepiece(const SentencePieceTrainOptions& options,
                                                const std::function<bool(std::string&)>& next_sentence) {
-  if (options.model_type != "unigram" && options.model_type != "bpe")
-    throw usage_error("a SentencePiece model is of type unigram or bpe, not '{}'.", options.model_type);
+  if (options.model_type == TokenizerType::kByteBpe)
+    throw usage_error("a SentencePiece model is of type unigram or bpe, not {}.",
+                      name_of(options.model_type));
   const int threads = options.threads > 0 ? options.threads : available_cores();
   for (const std::string& symbol : options.control_symbols)
     if (symbol.empty() || symbol.find(',') != symbol.npos)
@@ -147,7 +148,7 @@ std::unique_ptr<Tokenizer> train_sentencepiece(const SentencePieceTrainOptions& 
                         symbol);
   std::unordered_map<std::string, std::string> arguments{
       {"vocab_size", std::to_string(options.vocab_size)},
-      {"model_type", options.model_type},
+      {"model_type", std::string(name_of(options.model_type))},
       {"character_coverage", std::to_string(options.character_coverage)},
       {"pad_id", std::to_string(options.pad_id)},
       {"unk_id", std::to_string(options.unk_id)},

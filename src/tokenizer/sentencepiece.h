@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_config.h"
 #include "tokenizer/unigram_words.h"
 
 namespace tightloop {
@@ -41,8 +42,8 @@ class SentencePiece : public Tokenizer {
 
 struct SentencePieceTrainOptions {
   int32_t vocab_size = 8000;
-  std::string model_type = "unigram";  // or bpe
-  double character_coverage = 0.9995;  // 1 for alphabets of few characters
+  TokenizerType model_type = TokenizerType::kUnigram;  // or kBpe
+  double character_coverage = 0.9995;                  // 1 for alphabets of few characters
   int pad_id = 0, unk_id = 1, bos_id = 2, eos_id = 3;
   bool exact = true;  // fail where the text does not give so many; else there are fewer
   std::vector<std::string> control_symbols;  // tokens that text never becomes, such as marks of a chat

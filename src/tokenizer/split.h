@@ -9,28 +9,14 @@
 #include <string_view>
 #include <type_traits>
 
+#include "tokenizer/split_pattern.h"
 #include "tokenizer/unicode/unicode.h"
 
 namespace tightloop {
 
-/// The split patterns that have a hand-written scanner here. All cover every byte of the text.
-enum class SplitPattern : uint8_t {
-  kNone,      // the text is one piece
-  kGpt2,      // GPT-2, ByteLevel of Hugging Face
-  kCl100k,    // GPT-4 as tiktoken writes it today: white space at the very end stays whole
-  kCl100kHf,  // GPT-4 as first published, and Llama 3: newlines first, there too
-  kO200k,     // GPT-4o
-  kQwen,      // Qwen 2, 2.5 and 3
-  kNanochat,
-  kDigit,   // every number of its own (Digits of Hugging Face), and what is between
-  kDigits,  // runs of numbers, and what is between
-};
-
 /// The scanner that does what a regular expression says to Hugging Face tokenizers (or to tiktoken), where
 /// there is one.
 std::optional<SplitPattern> scanner_for(std::string_view regex, bool in_tiktoken = false);
-/// By the name of a setting ("gpt2", "gpt4", "o200k", "qwen", "nanochat", "none").
-std::optional<SplitPattern> pattern_by_name(std::string_view name);
 /// The regular expression that Hugging Face tokenizers is to be given for it.
 std::string_view regex_of(SplitPattern pattern);
 

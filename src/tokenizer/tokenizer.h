@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/choice.h"
+
 namespace tightloop {
 
 /// What becomes of "<|endoftext|>" and the like where they stand in a text.
@@ -17,6 +19,12 @@ enum class SpecialText {
   kParse,    // they become their ids
   kText,     // they are spelled out, like any other text
 };
+template <>
+inline constexpr auto kChoices<SpecialText> = std::to_array<Choice<SpecialText>>({
+    {SpecialText::kDefault, "default"},
+    {SpecialText::kParse, "parse"},
+    {SpecialText::kText, "text"},
+});
 
 /// Text to ids and back. Everything const is safe to call from many threads at once.
 class Tokenizer {

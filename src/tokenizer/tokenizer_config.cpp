@@ -8,8 +8,7 @@ void TokenizerConfig::describe(Fields& fields) {
   fields.add("path", path, "Folder or file of an existing tokenizer; empty: train one on the run's data");
   fields.add("target_path", target_path,
              "Of pairs: the tokenizer of the translations; empty: the same as of the sources");
-  fields.add("type", type, "What is trained: byte-level BPE, or a SentencePiece model (unigram, bpe)")
-      .choices({"byte_bpe", "unigram", "bpe"});
+  fields.add("type", type, "What is trained");
   fields
       .add("character_coverage", character_coverage,
            "SentencePiece: fraction of the text's characters that get a token; 1 for small alphabets")
@@ -20,8 +19,7 @@ void TokenizerConfig::describe(Fields& fields) {
            "Size of a trained vocabulary; 257: one token a byte, and the end of text; 0: by the size of the "
            "data")
       .range(0, 1'000'000);
-  fields.add("pattern", pattern, "How text is split before merging")
-      .choices({"gpt2", "cl100k", "o200k", "qwen", "nanochat"});
+  fields.add("pattern", pattern, "How text is split before merging");
   fields.add(
       "special_tokens", special_tokens,
       "Tokens of a trained vocabulary that text never becomes: the end of documents, marks of a chat "

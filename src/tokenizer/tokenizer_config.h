@@ -4,19 +4,31 @@
 #include <string>
 #include <vector>
 
+#include "core/choice.h"
+#include "tokenizer/split_pattern.h"
+
 namespace tightloop {
 
 class Fields;
 
+/// What is trained.
+enum class TokenizerType { kByteBpe, kUnigram, kBpe };
+template <>
+inline constexpr auto kChoices<TokenizerType> = std::to_array<Choice<TokenizerType>>({
+    {TokenizerType::kByteBpe, "byte_bpe", "byte-level BPE"},
+    {TokenizerType::kUnigram, "unigram", "a SentencePiece model"},
+    {TokenizerType::kBpe, "bpe", "a SentencePiece model"},
+});
+
 /// Section "tokenizer": an existing one, or how to train one from the run's own data.
 struct TokenizerConfig {
   std::string path, target_path;
-  std::string type = "byte_bpe";
+  TokenizerType type = TokenizerType::kByteBpe;
   int64_t vocab_size = 4096;
   bool size_is_chosen = false;  // by the program: no setting, and text that gives fewer tokens is no surprise
   double character_coverage = 0.9995;
   bool joint = true;
-  std::string pattern = "gpt2";
+  SplitPattern pattern = SplitPattern::kGpt2;
   std::vector<std::string> special_tokens{"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
 
   /// The special tokens of a byte-level BPE of this size. One too small for the default ones has the end of

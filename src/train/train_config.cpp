@@ -11,11 +11,7 @@ void TrainConfig::describe(Fields& fields) {
       "are taken over where the recipe says nothing else");
   fields.add("stage", stage, "What this run is a stage of, such as base, mid or sft: kept in checkpoints");
   fields.add("device", device, "Where to train: auto (a GPU where there is one), cpu, cuda or cuda:N");
-  fields
-      .add("precision", precision,
-           "Compute dtype; master weights and accumulation stay in fp32. auto: bf16 where the device is fast "
-           "at it, else fp32; tf32: fp32 with TF32 matrix products on a GPU; fp16: with dynamic loss scaling")
-      .choices({"auto", "fp32", "tf32", "bf16", "fp16"});
+  fields.add("precision", precision, "Compute dtype; master weights and accumulation stay in fp32");
   fields
       .add("epochs", epochs,
            "Passes over the training data, in place of train.steps, which follows from it; 0: train.steps "
@@ -32,43 +28,27 @@ void TrainConfig::describe(Fields& fields) {
       .range(0, 1 << 20);
   fields.add("accumulate", accumulate, "Gradient accumulation: micro-batches per optimizer step")
       .range(1, 1 << 20);
-  fields
-      .add("loss_norm", loss_norm,
-           "global: the step's loss is divided by its number of supervised tokens; micro: each micro-batch's "
-           "by its own, then by train.accumulate")
-      .choices({"global", "micro"});
+  fields.add("loss_norm", loss_norm, "What the loss is divided by");
   fields
       .add("fused_head", fused_head,
            "Fused linear cross-entropy: logits, loss and gradients in chunks, so that the logits are never "
            "whole in memory; auto: where they are above 128 MiB")
-      .choices({"auto", "on", "off"})
       .on_off("on", "off")
       .alias("use_liger_kernels");
   fields
       .add("label_smoothing", label_smoothing,
            "Label smoothing: fraction of each target that is spread over the vocabulary")
       .range(0, 1);
-  fields
-      .add("smoothing", smoothing,
-           "seq2seq: label smoothing over the whole vocabulary (uniform), or over all but target and padding "
-           "with the KL divergence as loss (kl)")
-      .choices({"uniform", "kl"});
+  fields.add("smoothing", smoothing, "seq2seq: where the weight goes that label smoothing takes");
   fields.add("z_loss", z_loss, "z-loss: coefficient of log(sum exp logits)^2 of each token").range(0, 1);
-  fields
-      .add("optimizer", optimizer,
-           "adamw; or muon: Muon for the matrices of the layers and AdamW for the rest, each with its own "
-           "learning rate")
-      .choices({"adamw", "muon"});
+  fields.add("optimizer", optimizer, "Optimizer");
   fields
       .add("lr", lr,
            "adamw: peak learning rate (schedule noam: its factor); -1: by the size of the model, for one "
            "that is "
            "trained already (train.init_from)")
       .range(-1, 1e6);
-  fields
-      .add("schedule", schedule,
-           "Learning-rate schedule after the warm-up (noam, minimind: of the whole run)")
-      .choices({"cosine", "linear", "constant", "wsd", "inverse_sqrt", "noam", "minimind"});
+  fields.add("schedule", schedule, "Learning-rate schedule after the warm-up");
   fields.add("warmup_steps", warmup_steps, "Steps in which the learning rate rises from 0").range(0, 1e15);
   fields
       .add("warmup_ratio", warmup_ratio,
@@ -106,8 +86,7 @@ void TrainConfig::describe(Fields& fields) {
       .add("muon_weight_decay", muon_weight_decay,
            "muon: cautious weight decay of matrices (only where it agrees with the update)")
       .range(0, 100);
-  fields.add("muon_decay_schedule", muon_decay_schedule, "muon: schedule of the weight decay; cosine: to 0")
-      .choices({"cosine", "constant"});
+  fields.add("muon_decay_schedule", muon_decay_schedule, "muon: schedule of the weight decay");
   fields.add("muon_beta2", muon_beta2, "muon: beta2 of the factored second moment").range(0, 1);
   fields.add("muon_momentum", muon_momentum, "muon: momentum after its warm-up").range(0, 1);
   fields.add("muon_momentum_start", muon_momentum_start, "muon: momentum of the first step").range(0, 1);
@@ -124,7 +103,6 @@ void TrainConfig::describe(Fields& fields) {
       .add(
           "graph", graph,
           "CUDA graphs of forward, backward and update, one for each shape; auto: where they can be captured")
-      .choices({"auto", "on", "off"})
       .on_off("on", "off");
   fields.add("deterministic", deterministic,
              "The same bits in every run on the same device; slower, and without cuDNN's attention");
@@ -160,8 +138,7 @@ void TrainConfig::describe(Fields& fields) {
       .add("eval_translations", eval_translations,
            "seq2seq: held-out pairs that an evaluation translates for BLEU and chrF; 0: none")
       .range(0, 1e9);
-  fields.add("bleu_tokenize", bleu_tokenize, "seq2seq: BLEU's tokenization, as in sacreBLEU")
-      .choices({"none", "13a", "zh", "char"});
+  fields.add("bleu_tokenize", bleu_tokenize, "seq2seq: BLEU's tokenization, as in sacreBLEU");
   fields
       .add("save_steps", save_steps,
            "Steps between checkpoints; 0: as train.save_minutes says, and at the end. One that cannot be "

@@ -3,34 +3,105 @@
 #include <cstdint>
 #include <string>
 
+#include "core/choice.h"
+#include "score/bleu_words.h"
+
 namespace tightloop {
 
 class Fields;
 
+/// The compute dtype.
+enum class Precision { kAuto, kFp32, kTf32, kBf16, kFp16 };
+template <>
+inline constexpr auto kChoices<Precision> = std::to_array<Choice<Precision>>({
+    {Precision::kAuto, "auto", "bf16 where the device is fast at it, else fp32"},
+    {Precision::kFp32, "fp32"},
+    {Precision::kTf32, "tf32", "fp32 with TF32 matrix products on a GPU"},
+    {Precision::kBf16, "bf16"},
+    {Precision::kFp16, "fp16", "with dynamic loss scaling"},
+});
+
+/// What the loss is divided by.
+enum class LossNorm { kGlobal, kMicro };
+template <>
+inline constexpr auto kChoices<LossNorm> = std::to_array<Choice<LossNorm>>({
+    {LossNorm::kGlobal, "global", "the step's loss by its number of supervised tokens"},
+    {LossNorm::kMicro, "micro", "each micro-batch's loss by its own, then by train.accumulate"},
+});
+
+/// On, off, or as the program finds best.
+enum class AutoSwitch { kAuto, kOn, kOff };
+template <>
+inline constexpr auto kChoices<AutoSwitch> = std::to_array<Choice<AutoSwitch>>({
+    {AutoSwitch::kAuto, "auto"},
+    {AutoSwitch::kOn, "on"},
+    {AutoSwitch::kOff, "off"},
+});
+
+/// Where the weight goes that label smoothing takes from the target.
+enum class Smoothing { kUniform, kKullbackLeibler };
+template <>
+inline constexpr auto kChoices<Smoothing> = std::to_array<Choice<Smoothing>>({
+    {Smoothing::kUniform, "uniform", "evenly to the whole vocabulary, the target too"},
+    {Smoothing::kKullbackLeibler, "kl",
+     "evenly to all but target and padding, with the KL divergence as loss"},
+});
+
+enum class OptimizerKind { kAdamw, kMuon };
+template <>
+inline constexpr auto kChoices<OptimizerKind> = std::to_array<Choice<OptimizerKind>>({
+    {OptimizerKind::kAdamw, "adamw"},
+    {OptimizerKind::kMuon, "muon",
+     "Muon for the matrices of the layers and AdamW for the rest, each with its own learning rate"},
+});
+
+/// Of the learning rate.
+enum class ScheduleKind { kCosine, kLinear, kConstant, kWsd, kInverseSqrt, kNoam, kMinimind };
+template <>
+inline constexpr auto kChoices<ScheduleKind> = std::to_array<Choice<ScheduleKind>>({
+    {ScheduleKind::kCosine, "cosine"},
+    {ScheduleKind::kLinear, "linear"},
+    {ScheduleKind::kConstant, "constant"},
+    {ScheduleKind::kWsd, "wsd", "constant, then down in the last train.decay_fraction"},
+    {ScheduleKind::kInverseSqrt, "inverse_sqrt"},
+    {ScheduleKind::kNoam, "noam", "of the whole run, warm-up included"},
+    {ScheduleKind::kMinimind, "minimind", "of the whole run"},
+});
+
+/// Of the weight decay of Muon.
+enum class DecaySchedule { kCosine, kConstant };
+template <>
+inline constexpr auto kChoices<DecaySchedule> = std::to_array<Choice<DecaySchedule>>({
+    {DecaySchedule::kCosine, "cosine", "to 0"},
+    {DecaySchedule::kConstant, "constant"},
+});
+
 /// Section "train": the loop.
 struct TrainConfig {
-  std::string device = "auto", precision = "auto";
+  std::string device = "auto";
+  Precision precision = Precision::kAuto;
   int64_t steps = 1000, micro_batch = 32, accumulate = 1, seed = 1337;
   double epochs = 0;
   // Loss
-  std::string loss_norm = "global", fused_head = "auto";
+  LossNorm loss_norm = LossNorm::kGlobal;
+  AutoSwitch fused_head = AutoSwitch::kAuto;
   double label_smoothing = 0, z_loss = 0;
-  std::string smoothing = "uniform";
+  Smoothing smoothing = Smoothing::kUniform;
   // Optimizer
-  std::string optimizer = "adamw";
+  OptimizerKind optimizer = OptimizerKind::kAdamw;
   double lr = 3e-4, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, clip = 1.0;
   bool decay_vectors = false;
   double matrix_lr = 0.02, embedding_lr = 0.3, unembedding_lr = 0.008, scalar_lr = 0.5, lr_scale = 1;
   double muon_weight_decay = 0.28, muon_beta2 = 0.9;
   double muon_momentum = 0.97, muon_momentum_start = 0.85, muon_momentum_end = 0.9;
   int64_t muon_momentum_steps = 400;
-  std::string muon_decay_schedule = "cosine";
+  DecaySchedule muon_decay_schedule = DecaySchedule::kCosine;
   // Schedule
-  std::string schedule = "cosine";
+  ScheduleKind schedule = ScheduleKind::kCosine;
   int64_t warmup_steps = 0;
   double warmup_ratio = 0, min_lr = 0.1, decay_fraction = 0.2;
   // Step engine
-  std::string graph = "auto";
+  AutoSwitch graph = AutoSwitch::kAuto;
   int64_t loss_extract_interval = 10, empty_cache_steps = 0, loss_scale_growth_steps = 2000;
   double loss_scale = 65536, memory_limit = 0;
   bool deterministic = false, debug_syncs = false, set_to_none = true, copy_stream = true, copy_ahead = true,
@@ -42,7 +113,7 @@ struct TrainConfig {
   double save_minutes = 10;
   bool keep_best = false;
   int64_t eval_translations = 0;
-  std::string bleu_tokenize = "13a";
+  BleuTokens bleu_tokenize = BleuTokens::k13a;
   std::string init_from, stage;
 
   void describe(Fields& fields);

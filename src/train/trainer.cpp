@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/log.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 #include "model/model_size.h"
 #include "ops/attention/attention_use.h"
 #include "train/engine/device_speed.h"
@@ -95,16 +95,17 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
   buffer_ = std::make_unique<LossBuffer>(place, train.loss_extract_interval,
                                          static_cast<int64_t>(sources.size()), experts * model.layers);
   progress_ = std::make_unique<Progress>(sources, experts, train.steps);
-  guard_ = std::make_unique<DivergenceGuard>(train, model.vocab_size, recipe_.data.source == "random");
+  guard_ =
+      std::make_unique<DivergenceGuard>(train, model.vocab_size, recipe_.data.source == DataSource::kRandom);
   engine_ = std::make_unique<StepEngine>(
       device_, *optimizer_, *buffer_,
       [this](const auto& parts, const auto& scale, bool metrics) {
         return task_->loss(parts, scale, metrics);
       },
       processes_,
-      EngineOptions{.graphs = train.graph != "off" && train.pools,
+      EngineOptions{.graphs = train.graph != AutoSwitch::kOff && train.pools,
                     .time = train.time_parts,
-                    .global = train.loss_norm == "global",
+                    .global = train.loss_norm == LossNorm::kGlobal,
                     .forbid_syncs = train.debug_syncs});
   if (from) log::info("Resuming after step {}.", done_);
 }

@@ -5,6 +5,12 @@
 #include "support.h"
 
 namespace tightloop {
+
+enum class Mode { kFast, kSlow };
+template <>
+inline constexpr auto kChoices<Mode> = std::to_array<Choice<Mode>>({{Mode::kFast, "fast", "in a hurry"},
+                                                                    {Mode::kSlow, "slow"}});
+
 namespace {
 
 using testing::error_of;
@@ -14,14 +20,16 @@ struct Part {
   bool flag = false;
   int64_t steps = 10;
   double rate = 3e-4;
-  std::string mode = "fast";
+  Mode mode = Mode::kFast;
+  std::string shape = "round";
   std::vector<std::string> files{"a", "b"};
 
   void describe(Fields& fields) {
     fields.add("flag", flag, "A switch");
     fields.add("steps", steps, "A count").range(1, 1000);
     fields.add("rate", rate, "A rate").range(0, 1).alias("rate-of-it");
-    fields.add("mode", mode, "A mode").choices({"fast", "slow"});
+    fields.add("mode", mode, "A mode");
+    fields.add("shape", shape, "A shape").choices({"round", "square"});
     fields.add("files", files, "Some files");
   }
 };
@@ -53,11 +61,25 @@ TEST(Config, ASettingWithoutAValueIsRefusedAtTheTopAndInItsSection) {
   }
 }
 
+TEST(Config, AChoiceIsAnEnumWithATable) {
+  Bound bound;
+  const Field& field = *bound.config.field("part.mode");
+  EXPECT_EQ(field.kind(), "one of fast, slow");
+  EXPECT_EQ(field.help(), "A mode; fast: in a hurry");
+  EXPECT_EQ(field.default_text(), "\"fast\"");
+  bound.config.set("part.mode", "Slow");
+  EXPECT_EQ(bound.part.mode, Mode::kSlow);
+  EXPECT_EQ(field.text(), "\"slow\"");
+  EXPECT_EQ(name_of(bound.part.mode), "slow");
+  EXPECT_EQ(choice_named<Mode>("fast"), Mode::kFast);
+  EXPECT_EQ(choice_named<Mode>("medium"), std::nullopt);
+}
+
 TEST(Config, CommandLineTakesBothForms) {
   Bound bound;
   bound.config.apply({"--part.steps", "7", "--other.mode=slow", "--part.files=p,q", "--rate-of-it", "0.5"});
   EXPECT_EQ(bound.part.steps, 7);
-  EXPECT_EQ(bound.other.mode, "slow");
+  EXPECT_EQ(bound.other.mode, Mode::kSlow);
   EXPECT_EQ(bound.part.files, (std::vector<std::string>{"p", "q"}));
   EXPECT_DOUBLE_EQ(bound.part.rate, 0.5);
 }
@@ -148,7 +170,7 @@ TEST(Config, MissingValueAndStrayWordAreRefused) {
 TEST(Config, YamlRoundTripKeepsEveryBit) {
   Bound bound;
   bound.part.rate = 0.1 + 0.2;
-  bound.part.mode = "slow";
+  bound.part.mode = Mode::kSlow;
   bound.part.files = {"with \"quotes\"", "tab\t", "ü", ""};
   bound.other.flag = true;
   Bound again;

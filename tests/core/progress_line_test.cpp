@@ -1,4 +1,4 @@
-#include "core/progress_line.h"
+#include "core/terminal/progress_line.h"
 
 #include <gtest/gtest.h>
 

@@ -18,7 +18,7 @@ const ByteTokenizer& answers_tokenizer() {
   return instance;
 }
 
-Rendered rendered_answer(std::string text, const std::string& format,
+Rendered rendered_answer(std::string text, RecordFormat format,
                          const std::vector<std::string>& ignored = {}) {
   text.reserve(text.size() + kRecordPadding);
   Record record;
@@ -52,13 +52,13 @@ TEST(Answers, AreReadAsConversations) {
        R"("completion":[{"role":"assistant","content":"yo"}]})",
        turn("system", "S") + turn("user", "Hi") + turn("assistant", "yo")}};
   for (const auto& [record, expected] : cases)
-    for (const char* format : {"auto", "chat"}) {
+    for (const auto format : {RecordFormat::kAuto, RecordFormat::kChat}) {
       const Rendered out = rendered_answer(record, format);
       EXPECT_EQ(out.why, "") << record;
       EXPECT_EQ(answers_tokenizer().decode(out.ids), expected) << record;
     }
   // Only the answer and its end are learned.
-  const Rendered out = rendered_answer(R"({"prompt":"Hi","completion":"yo"})", "auto");
+  const Rendered out = rendered_answer(R"({"prompt":"Hi","completion":"yo"})", RecordFormat::kAuto);
   EXPECT_EQ(std::count(out.mask.begin(), out.mask.end(), 1), 3);
 }
 
@@ -74,7 +74,7 @@ TEST(Answers, ThatCannotBeLearnedAreBadRecords) {
       {R"({"prompt":[{"role":"user","content":"a"}],"completion":[{"role":"user","content":"b"}]})",
        BadKind::kNoAssistant, "assistant"}};
   for (const auto& [record, kind, word] : cases) {
-    const Rendered out = rendered_answer(record, "auto");
+    const Rendered out = rendered_answer(record, RecordFormat::kAuto);
     EXPECT_EQ(out.bad, kind) << record << out.why;
     EXPECT_NE(out.why.find(word), std::string::npos) << record << out.why;
   }
@@ -84,7 +84,7 @@ TEST(Answers, FieldsCanBeLeftOutByName) {
   for (const char* record :
        {R"({"instruction":"Hi","output":"yo","system":"S","history":[["a","b"]],"input":"x"})",
         R"({"prompt":"Hi","completion":"yo","system":"S"})"}) {
-    const Rendered out = rendered_answer(record, "auto", {"system", "history", "input"});
+    const Rendered out = rendered_answer(record, RecordFormat::kAuto, {"system", "history", "input"});
     EXPECT_EQ(answers_tokenizer().decode(out.ids), turn("user", "Hi") + turn("assistant", "yo")) << record;
   }
 }
@@ -100,14 +100,16 @@ TEST(Answers, TwoNamesOfOneThingMustSayTheSame) {
       {R"({"prompt":"Hi","completion":"yo","system":"S","system_prompt":"T"})", "system_prompt",
        turn("system", "S") + yo}};
   for (const auto& [record, ignored, expected] : cases) {
-    const Rendered bad = rendered_answer(record, "auto");
+    const Rendered bad = rendered_answer(record, RecordFormat::kAuto);
     EXPECT_EQ(bad.bad, BadKind::kUnknownField) << record;
     EXPECT_NE(bad.why.find("data.ignore_fields"), std::string::npos) << bad.why;
-    EXPECT_EQ(answers_tokenizer().decode(rendered_answer(record, "auto", {ignored}).ids), expected) << record;
+    EXPECT_EQ(answers_tokenizer().decode(rendered_answer(record, RecordFormat::kAuto, {ignored}).ids),
+              expected)
+        << record;
   }
   for (const char* record : {R"({"instruction":"Hi","output":"yo","response":"yo"})",
                              R"({"instruction":"Hi","output":" \n","response":"yo"})"})
-    EXPECT_EQ(answers_tokenizer().decode(rendered_answer(record, "auto").ids), yo) << record;
+    EXPECT_EQ(answers_tokenizer().decode(rendered_answer(record, RecordFormat::kAuto).ids), yo) << record;
 }
 
 TEST(Answers, OfWhiteSpaceAreEmptyInEveryFormat) {
@@ -115,15 +117,15 @@ TEST(Answers, OfWhiteSpaceAreEmptyInEveryFormat) {
        {R"({"instruction":"Hi","output":" \n"})", R"({"prompt":"Hi","completion":"\t"})",
         R"({"instruction":"Hi","output":"yo","history":[["a"," "]]})", R"({"question":"Hi","answer":" "})",
         R"({"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":" \n"}]})"})
-    EXPECT_EQ(rendered_answer(record, "auto").bad, BadKind::kEmpty) << record;
+    EXPECT_EQ(rendered_answer(record, RecordFormat::kAuto).bad, BadKind::kEmpty) << record;
 }
 
 TEST(Answers, AnUnknownShapeNamesItsFieldsAndThoseThatAreKnown) {
-  for (const char* format : {"auto", "chat", "text"}) {
+  for (const auto format : {RecordFormat::kAuto, RecordFormat::kChat, RecordFormat::kText}) {
     const Rendered out = rendered_answer(R"({"id":1,"body":"x"})", format);
     EXPECT_EQ(out.bad, BadKind::kMissingField);
     EXPECT_NE(out.why.find("'id', 'body'"), std::string::npos) << out.why;
-    EXPECT_NE(out.why.find(std::string(format) == "text" ? "'text'" : "'instruction' and 'output'"),
+    EXPECT_NE(out.why.find(format == RecordFormat::kText ? "'text'" : "'instruction' and 'output'"),
               std::string::npos)
         << out.why;
   }
@@ -137,7 +139,7 @@ TEST(Answers, ComeAsLinesAndAsAList) {
   write_file_whole(folder / "a.json", "[" + one + ",\n" + two + "]");
   for (const char* name : {"a.jsonl", "a.json"}) {
     DataConfig data;
-    data.source = "jsonl", data.train = {(folder / name).string()}, data.holdout = 0;
+    data.source = DataSource::kJsonl, data.train = {(folder / name).string()}, data.holdout = 0;
     const Dataset dataset = load_dataset(data, {}, answers_tokenizer());
     EXPECT_EQ(dataset.train->size(), 2u) << name << dataset.bad.report();
   }

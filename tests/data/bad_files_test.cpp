@@ -165,16 +165,21 @@ TEST(BadFiles, ExactCountsAndNoGoodRecordLost) {
     // A good file behind it, so that nothing said about the bad one can end the reading.
     DataConfig config;
     const size_t colon = file.source.find(':');
-    config.source = file.source.substr(0, colon);
-    if (colon != std::string::npos)
-      (config.source == "text" ? config.documents : config.format) = file.source.substr(colon + 1);
-    std::ofstream(folder / "good") << (config.source == "text"    ? "fine\n"
-                                       : config.source == "pairs" ? "fine\tgut\n"
-                                       : config.format == "chat"  ? kChat + "\n"
-                                                                  : kGood + "\n");
+    config.source = choice_named<DataSource>(file.source.substr(0, colon)).value();
+    if (colon != std::string::npos) {
+      const std::string how = file.source.substr(colon + 1);
+      if (config.source == DataSource::kText)
+        config.documents = choice_named<DocumentEnd>(how).value();
+      else
+        config.format = choice_named<RecordFormat>(how).value();
+    }
+    std::ofstream(folder / "good") << (config.source == DataSource::kText     ? "fine\n"
+                                       : config.source == DataSource::kPairs  ? "fine\tgut\n"
+                                       : config.format == RecordFormat::kChat ? kChat + "\n"
+                                                                              : kGood + "\n");
     config.train = {(folder / "bad").string()};
     config.train.push_back((folder / "good").string());
-    config.max_record_bytes = 100000, config.on_bad_record = "skip";
+    config.max_record_bytes = 100000, config.on_bad_record = OnBadRecord::kSkip;
     config.holdout = 0;
     Dataset dataset;
     try {
@@ -183,7 +188,7 @@ TEST(BadFiles, ExactCountsAndNoGoodRecordLost) {
       ADD_FAILURE() << file.name << ": " << error.what();
       continue;
     }
-    const uint64_t documents = dataset.train->size() / (config.source == "pairs" ? 2 : 1);
+    const uint64_t documents = dataset.train->size() / (config.source == DataSource::kPairs ? 2 : 1);
     EXPECT_EQ(documents - (config.train.size() - 1), file.good) << file.name;
     Kinds found;
     for (int kind = 1; kind < static_cast<int>(BadKind::kCount); ++kind)
@@ -192,7 +197,7 @@ TEST(BadFiles, ExactCountsAndNoGoodRecordLost) {
     EXPECT_EQ(found, file.bad) << file.name << "\n" << dataset.bad.report();
     EXPECT_EQ(dataset.bad.first_ones().empty(), dataset.bad.total() == 0);
     if (file.bad.empty()) continue;
-    config.on_bad_record = "fail";
+    config.on_bad_record = OnBadRecord::kFail;
     const auto message = testing::error_of(ExitCode::kData, [&] { load_dataset(config, {}, tokenizer); });
     EXPECT_NE(message.find("bad:"), std::string::npos) << message;
   }
@@ -204,10 +209,10 @@ TEST(BadFiles, EveryJsonFileIsReadByItsOwnShape) {
   std::ofstream(folder / "lines.jsonl") << kGood << "\n" << kGood << "\n{oops\n" << kGood << "\n";
   std::ofstream(folder / "objects.json") << "{\n  \"text\": \"good\"\n}\n{\n  \"text\": \"good\"\n}\n";
   DataConfig config;
-  config.source = "jsonl", config.holdout = 0;
+  config.source = DataSource::kJsonl, config.holdout = 0;
   for (const char* files : {"list.json lines.jsonl objects.json", "objects.json lines.jsonl list.json",
                             "lines.jsonl list.json objects.json"})
-    for (const char* how : {"start", "live"}) {
+    for (const auto how : {TokenizeWhen::kStart, TokenizeWhen::kLive}) {
       config.train.clear(), config.tokenize = how;
       std::istringstream names(files);
       for (std::string name; names >> name;) config.train.push_back((folder / name).string());
@@ -241,20 +246,20 @@ TEST(BadFiles, OneThatIsLostForTheMostPartStopsTheRun) {
   for (const auto& [name, bytes] : files) {
     std::ofstream(folder / name, std::ios::binary) << bytes;
     DataConfig config;
-    config.source = "jsonl", config.holdout = 0, config.max_record_bytes = 5000;
+    config.source = DataSource::kJsonl, config.holdout = 0, config.max_record_bytes = 5000;
     config.train = {(folder / "good.jsonl").string(), (folder / name).string()};
     const auto message =
         testing::error_of(ExitCode::kData, [&] { load_dataset(config, {}, ByteTokenizer()); });
     EXPECT_NE(message.find("% of the bytes, cannot be used"), std::string::npos) << name << message;
     EXPECT_NE(message.find(name), std::string::npos) << name << message;
-    config.on_bad_record = "skip";
+    config.on_bad_record = OnBadRecord::kSkip;
     EXPECT_EQ(load_dataset(config, {}, ByteTokenizer()).bad.total(), 1u) << name;
   }
   // One that was cut near its end is as good as whole.
   const std::string whole = gzip(lines);
   std::ofstream(folder / "cut.gz", std::ios::binary) << whole.substr(0, whole.size() - 9);
   DataConfig config;
-  config.source = "jsonl", config.holdout = 0;
+  config.source = DataSource::kJsonl, config.holdout = 0;
   config.train = {(folder / "cut.gz").string()};
   EXPECT_EQ(load_dataset(config, {}, ByteTokenizer()).bad.total(), 1u);
 }
@@ -263,7 +268,7 @@ TEST(BadFiles, TheFirstTenAreNamedWithFileLineAndByte) {
   TempFolder folder;
   std::ofstream(folder / "a.jsonl") << kGood << "\n\n{oops\n" << kGood << "\n[]\n";
   DataConfig config;
-  config.source = "jsonl", config.holdout = 0;
+  config.source = DataSource::kJsonl, config.holdout = 0;
   config.train = {(folder / "a.jsonl").string()};
   const Dataset dataset = load_dataset(config, {}, ByteTokenizer());
   ASSERT_EQ(dataset.bad.first_ones().size(), 2u);
@@ -304,7 +309,7 @@ Counted count(const DataConfig& config) {
   const TasksConfig tasks;
   const ChatConfig chat;
   const auto renderer = make_renderer({config, tasks, chat, tokenizer});
-  tokenize(*make_reader(config, false), *renderer, {2, 128}, counted.bad,
+  tokenize(*open_records(config, tasks, false), *renderer, {2, 128}, counted.bad,
            [&](const Record& record, const Rendered& out) {
              counted.records += record.last;
              counted.tokens += out.ids.size();
@@ -330,12 +335,12 @@ TEST(BadFiles, AGigabyteLineTakesNoMemory) {
   std::ofstream("/proc/self/clear_refs") << 5;  // forget the peak of the tests before
   const int64_t before = peak_megabytes();
   DataConfig config;
-  config.source = "jsonl";
+  config.source = DataSource::kJsonl;
   config.train = {(folder / "huge.jsonl").string()};
   Counted counted = count(config);
   EXPECT_EQ(counted.records, 2u);
   EXPECT_EQ(counted.bad.count(BadKind::kTooLong), 1u);
-  config.source = "text", config.documents = "line";
+  config.source = DataSource::kText, config.documents = DocumentEnd::kLine;
   config.train = {(folder / "long.txt").string()};
   counted = count(config);
   EXPECT_EQ(counted.bad.total(), 0u);

@@ -14,7 +14,8 @@ namespace tightloop::testing {
 /// The largest difference between our scores and those that stand in a case of another library: {tokenize,
 /// lowercase, references, hypotheses, bleu, chrf, sentences: [[bleu, chrf], ...]}.
 inline double worst_difference(const nlohmann::json& corpus) {
-  const BleuOptions options{bleu_tokens(corpus["tokenize"]), corpus["lowercase"]};
+  const BleuOptions options{choice_named<BleuTokens>(corpus["tokenize"].get<std::string>()).value(),
+                            corpus["lowercase"]};
   const std::vector<std::string> hypotheses = corpus["hypotheses"], references = corpus["references"];
   BleuCounts bleu;
   ChrfCounts characters;

@@ -94,7 +94,7 @@ TEST(ChatRecords, AFieldOfARecordThatChangesItsMeaningIsNamed) {
                "input");
   How alpaca;
   alpaca.data.question_field = "instruction", alpaca.data.answer_field = "output";
-  alpaca.data.format = "question";
+  alpaca.data.format = RecordFormat::kQuestion;
   EXPECT_EQ(fault(R"({"instruction":"hi","input":"","output":"yo"})", alpaca), "");
   expect_named(R"({"instruction":"Shorten it.","input":"A long text.","output":"Text."})", "unknown_field",
                "input", alpaca);
@@ -138,10 +138,10 @@ TEST(ChatRecords, ControlTokensOfAnswersFollowTheSetting) {
                 end = *chat_records_tokenizer().token_id("<|im_end|>");
   const std::string record = chat(R"("content":"<think>?<|im_end|>")", R"("content":"<think>so</think>yo")");
   How how;
-  how.chat.answer_tokens = "text";
+  how.chat.answer_tokens = AnswerTokens::kText;
   Rendered out = rendered(record, how);
   EXPECT_EQ(std::ranges::count(out.ids, think), 0);
-  how.chat.answer_tokens = "parse";
+  how.chat.answer_tokens = AnswerTokens::kParse;
   out = rendered(record, how);
   EXPECT_EQ(std::ranges::count(out.ids, think), 1) << "the assistant's, not the user's";
   EXPECT_EQ(std::ranges::count(out.ids, end), 2) << "of the template alone";
@@ -178,7 +178,8 @@ TEST(ChatRecords, PartsThatAreNoTextAreNamed) {
 
 TEST(ChatRecords, WhatATemplateCannotWriteIsNamed) {
   How own;
-  own.chat.form = "own", own.chat.user = "Q: {content}\n", own.chat.assistant = "A: {content}<|im_end|>";
+  own.chat.form = ChatForm::kOwn, own.chat.user = "Q: {content}\n",
+  own.chat.assistant = "A: {content}<|im_end|>";
   const std::string tool = R"({"messages":[{"role":"user","content":"hi"},{"role":"tool","content":"42"},)"
                            R"({"role":"assistant","content":"yo"}]})";
   EXPECT_EQ(fault(tool), "");
@@ -187,7 +188,7 @@ TEST(ChatRecords, WhatATemplateCannotWriteIsNamed) {
   const std::string code = chat(R"("content":[{"type":"text","text":"is "},{"type":"python","text":"2+2"}])");
   EXPECT_NE(fault(code).find("code"), std::string::npos) << fault(code);
   How nanochat;
-  nanochat.chat.form = "nanochat";
+  nanochat.chat.form = ChatForm::kNanochat;
   EXPECT_EQ(fault(code, nanochat), "");
   // A system turn that no user's turn follows has no place in nanochat's form.
   const std::string late = R"({"messages":[{"role":"user","content":"hi"},{"role":"system","content":"S"},)"
@@ -206,8 +207,8 @@ TEST(ChatRecords, WhereEveryRecordIsBadTheRunSaysSo) {
     for (int i = 0; i < 20; ++i) file << chat(R"("content":"yo","reasoning_content":"hm")") << "\n";
   }
   How how;
-  how.data.source = "jsonl", how.data.train = {(folder / "a.jsonl").string()};
-  for (const char* when : {"start", "live"}) {
+  how.data.source = DataSource::kJsonl, how.data.train = {(folder / "a.jsonl").string()};
+  for (const auto when : {TokenizeWhen::kStart, TokenizeWhen::kLive}) {
     how.data.tokenize = when;
     const auto message = testing::error_of(ExitCode::kData, [&] {
       load_dataset(how.data, {}, chat_records_tokenizer(), how.chat, nullptr, folder.path());

@@ -32,9 +32,9 @@ struct Talk {
       file << R"({"question":"hi )" << i << R"(","answer":"yo"})"
            << "\n";
     file << "oops\n";
-    data.source = "jsonl";
+    data.source = DataSource::kJsonl;
     data.train = {(folder / "a.jsonl").string()};
-    data.rows = "pack";
+    data.rows = RowKind::kPack;
     data.seq_len = 128;
   }
   SourceOptions source() const { return {data, tasks, chat, tokenizer}; }
@@ -55,7 +55,7 @@ TEST(CheckData, CountsWhatTrainingWouldSee) {
   EXPECT_DOUBLE_EQ(check.train.padding_share, loader.plan().padding_share());
   // The same from shards.
   prepare(it.source(), {it.folder / "out", 1000, {}});
-  it.data.source = "shards";
+  it.data.source = DataSource::kShards;
   it.data.train = {(it.folder / "out").string()};
   const DataCheck shards = check_data(it.source());
   EXPECT_EQ(shards.train.tokens, check.train.tokens);
@@ -65,7 +65,7 @@ TEST(CheckData, CountsWhatTrainingWouldSee) {
 
 TEST(CheckData, CountsTheTailThatTrainingHoldsOut) {
   Talk it;
-  it.data.holdout_by = "tail", it.data.holdout = 0.3;
+  it.data.holdout_by = HoldoutBy::kTail, it.data.holdout = 0.3;
   const DataCheck check = check_data(it.source());
   const Dataset dataset = load_dataset(it.data, it.tasks, it.tokenizer, it.chat);
   for (const auto& [documents, part] : {std::pair{dataset.train, check.train}, {dataset.val, check.val}}) {
@@ -77,44 +77,31 @@ TEST(CheckData, CountsTheTailThatTrainingHoldsOut) {
   }
 }
 
-// "one of text, jsonl, ..." of the setting itself.
-std::vector<std::string> all_sources() {
-  DataConfig config;
-  Fields fields;
-  config.describe(fields);
-  std::string kind = fields.all().front().kind();
-  EXPECT_EQ(fields.all().front().name(), "source");
-  std::vector<std::string> names;
-  std::istringstream words(kind.substr(kind.find("of ") + 3));
-  for (std::string name; std::getline(words >> std::ws, name, ',');) names.push_back(name);
-  return names;
-}
-
 TEST(CheckData, EverySourceIsCheckedLoadedAndPreparedOrExplained) {
   Talk it;
   it.tasks.questions = 300, it.tasks.held_out = 20;
   std::ofstream(it.folder / "a.txt") << "one text\n\nanother text\n\nand a third one\n";
   std::ofstream(it.folder / "a.tsv") << "one\tone\ntwo\ttwo\nthree\tthree\n";
   prepare(it.source(), {it.folder / "shards", 1000, {}});
-  const std::map<std::string, std::string> files{{"text", "a.txt"},
-                                                 {"jsonl", "a.jsonl"},
-                                                 {"pairs", "a.tsv"},
-                                                 {"shards", "shards"},
-                                                 {"parquet", "a.txt"}};
+  const std::map<DataSource, std::string> files{{DataSource::kText, "a.txt"},
+                                                {DataSource::kJsonl, "a.jsonl"},
+                                                {DataSource::kPairs, "a.tsv"},
+                                                {DataSource::kShards, "shards"},
+                                                {DataSource::kParquet, "a.txt"}};
   // What `auto` is was to be found out before; of parquet, this file is none.
-  const std::set<std::string> explained{"auto", "random", "parquet"};
-  const auto sources = all_sources();
-  EXPECT_EQ(sources.size(), 10u);
-  for (const std::string& source : sources) {
-    SCOPED_TRACE(source);
+  const std::set<DataSource> explained{DataSource::kAuto, DataSource::kRandom, DataSource::kParquet};
+  EXPECT_EQ(kChoices<DataSource>.size(), 10u);
+  for (const auto& [source, name, help] : kChoices<DataSource>) {
+    SCOPED_TRACE(name);
     it.data = {};
     it.data.source = source, it.data.holdout = 0;
-    it.data.rows = "pack", it.data.seq_len = 32;
+    it.data.rows = RowKind::kPack, it.data.seq_len = 32;
     if (files.contains(source)) it.data.train = {(it.folder / files.at(source)).string()};
-    if (source == "auto") it.data.train = {(it.folder / "a.txt").string()};
+    if (source == DataSource::kAuto) it.data.train = {(it.folder / "a.txt").string()};
     const auto load = [&] { return load_dataset(it.data, it.tasks, it.tokenizer, it.chat); };
     if (explained.contains(source)) {
-      EXPECT_FALSE(error_of(source == "parquet" ? ExitCode::kData : ExitCode::kUsage, load).empty());
+      EXPECT_FALSE(
+          error_of(source == DataSource::kParquet ? ExitCode::kData : ExitCode::kUsage, load).empty());
       continue;
     }
     const DataCheck check = check_data(it.source());
@@ -132,12 +119,12 @@ TEST(CheckData, EverySourceIsCheckedLoadedAndPreparedOrExplained) {
       EXPECT_EQ(check.train.rows, Loader(dataset.train, loader_options(it.data)).plan().rows());
     }
     EXPECT_GT(check.train.rows, 0u);
-    if (source == "shards") continue;
-    const auto report = prepare(it.source(), {it.folder / ("of_" + source), 1000, {}});
+    if (source == DataSource::kShards) continue;
+    const auto report = prepare(it.source(), {it.folder / ("of_" + std::string(name)), 1000, {}});
     EXPECT_EQ(report.totals.train_tokens, check.train.tokens);
   }
   it.data = {};
-  it.data.source = "random";
+  it.data.source = DataSource::kRandom;
   EXPECT_NE(error_of(ExitCode::kUsage, [&] { check_data(it.source()); }).find("random"), std::string::npos);
   EXPECT_NE(error_of(ExitCode::kUsage,
                      [&] {
@@ -167,11 +154,11 @@ TEST(Prepare, ShardsOfPairsKnowBothTokenizers) {
   const ByteTokenizer target({"<x>", "<y>", "<z>"});
   std::ofstream(it.folder / "a.tsv") << "one\t<x> two\nthree\t<y> four\n";
   it.data = {};
-  it.data.source = "pairs", it.data.holdout = 0, it.data.train = {(it.folder / "a.tsv").string()};
+  it.data.source = DataSource::kPairs, it.data.holdout = 0, it.data.train = {(it.folder / "a.tsv").string()};
   SourceOptions options{it.data, it.tasks, it.chat, it.tokenizer, &target};
   prepare(options, {it.folder / "out", 1000, {}});
   EXPECT_TRUE(fs::is_directory(it.folder / "out" / "tokenizer_target"));
-  it.data.source = "shards", it.data.train = {(it.folder / "out").string()};
+  it.data.source = DataSource::kShards, it.data.train = {(it.folder / "out").string()};
   EXPECT_EQ(load_dataset(it.data, it.tasks, it.tokenizer, it.chat, &target).train->size(), 4u);
   for (const Tokenizer* other :
        {static_cast<const Tokenizer*>(nullptr), static_cast<const Tokenizer*>(&it.tokenizer)})
@@ -193,7 +180,7 @@ TEST(ShowPair, ShowsBothSides) {
 
 TEST(CheckData, TooLittleForARowIsNoError) {
   Talk it;
-  it.data.rows = "stream";
+  it.data.rows = RowKind::kStream;
   it.data.seq_len = 1 << 20;
   EXPECT_EQ(check_data(it.source()).train.rows, 0u);
 }
@@ -206,13 +193,13 @@ TEST(ShowRow, TellsLearnedFromRead) {
   options.rows = 2;
   options.seq_len = 9;
   options.shuffle = false;
-  options.rows_kind = "pad";
+  options.rows_kind = RowKind::kPad;
   Loader padded(store, options);
   const Batch& batch = padded.next();
   EXPECT_EQ(show_row(batch, 0, ByteTokenizer(), false), "ab[c\\x01]d");
   EXPECT_EQ(show_row(batch, 1, ByteTokenizer(), false), "x[y]");
   EXPECT_EQ(show_row(batch, 1, ByteTokenizer(), true), "x\033[32my\033[0m");
-  options.rows_kind = "pack";
+  options.rows_kind = RowKind::kPack;
   options.rows = 1;
   Loader packed(store, options);
   EXPECT_EQ(show_row(packed.next(), 0, ByteTokenizer(), false), "ab[c\\x01]d|x[y]");

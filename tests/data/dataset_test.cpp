@@ -56,7 +56,7 @@ TEST(Dataset, TheTailOfTheStreamCanBeHeldOut) {
   config.holdout = 0;
   const ByteTokenizer tokenizer;
   const auto all = load_dataset(config, {}, tokenizer).train;
-  config.holdout = 0.5, config.holdout_by = "tail";
+  config.holdout = 0.5, config.holdout_by = HoldoutBy::kTail;
   const Dataset parts = load_dataset(config, {}, tokenizer);
   EXPECT_EQ(parts.val->tokens(), all->tokens() / 2);
   EXPECT_EQ(parts.train->tokens() + parts.val->tokens(), all->tokens());
@@ -78,7 +78,7 @@ TEST(Dataset, AHeldOutTailHasTwoRows) {
   testing::write_file(folder / "a.txt", std::string(2000, 'a'));
   DataConfig config;
   config.train = {(folder / "a.txt").string()};
-  config.holdout_by = "tail", config.seq_len = 100;
+  config.holdout_by = HoldoutBy::kTail, config.seq_len = 100;
   const auto held_out = [&] { return load_dataset(config, {}, ByteTokenizer()).val->tokens(); };
   EXPECT_EQ(held_out(), 201u);
   config.seq_len = 1000;  // but not most of the text
@@ -107,7 +107,7 @@ TEST(Dataset, LearnsOnlyWhatFollowsTheMarker) {
   testing::write_file(folder / "a.txt", "ab = cd = e\nnone\n");
   DataConfig config;
   config.train = {(folder / "a.txt").string()};
-  config.documents = "line";
+  config.documents = DocumentEnd::kLine;
   config.loss_after = "=";
   config.holdout = 0;
   const Dataset dataset = load_dataset(config, {}, ByteTokenizer());
@@ -119,7 +119,7 @@ TEST(Dataset, LearnsOnlyWhatFollowsTheMarker) {
 
 TEST(Dataset, TasksBecomeDocuments) {
   DataConfig config;
-  config.source = "tasks";
+  config.source = DataSource::kTasks;
   config.loss_after = "=";
   TasksConfig tasks;
   tasks.questions = 1000;
@@ -150,7 +150,7 @@ TEST(Dataset, ConversationsWithoutATemplateSayWhatIsMissing) {
   TempFolder folder;
   testing::write_file(folder / "a.jsonl", R"({"question":"q","answer":"a"})");
   DataConfig config;
-  config.source = "jsonl";
+  config.source = DataSource::kJsonl;
   config.train = {(folder / "a.jsonl").string()};
   const auto message =
       testing::error_of(ExitCode::kUsage, [&] { load_dataset(config, {}, ByteTokenizer()); });

@@ -85,7 +85,7 @@ class OtherEncodings : public ::testing::Test {
   DataConfig write(const std::string& name, const std::string& bytes) {
     write_file_whole(folder_ / name, bytes);
     DataConfig data;
-    data.train = {(folder_ / name).string()}, data.documents = "line", data.holdout = 0;
+    data.train = {(folder_ / name).string()}, data.documents = DocumentEnd::kLine, data.holdout = 0;
     return data;
   }
   static std::string refused(const DataConfig& data) {
@@ -97,7 +97,7 @@ class OtherEncodings : public ::testing::Test {
 TEST_F(OtherEncodings, StopTheRunAndNameTheConversion) {
   std::string text;
   for (int i = 0; i < 5; ++i) text += kChinese + "\n";
-  for (const char* when : {"start", "live"}) {
+  for (const auto when : {TokenizeWhen::kStart, TokenizeWhen::kLive}) {
     DataConfig data = write("novel.txt", text);
     data.tokenize = when;
     const std::string message = refused(data);
@@ -116,22 +116,22 @@ TEST_F(OtherEncodings, OfOneFileAmongOthersStopTheRunByItsBytes) {
   std::string good, german;
   for (int i = 0; i < 200; ++i) good += "A line of text in the file before it.\n\n";
   for (int i = 0; i < 20; ++i) german += kGerman + "\n";
-  for (const char* how : {"start", "live", "cache"}) {
+  for (const std::string how : {"start", "live", "cache"}) {
     DataConfig data = write("latin1.txt", german);
     const std::string latin1 = data.train[0];
     data.train = {write("corpus.txt", good).train[0], latin1};
-    data.documents = "blank_line";
-    if (std::string(how) == "cache")
+    data.documents = DocumentEnd::kBlankLine;
+    if (how == "cache")
       data.cache = (folder_ / "cache").string();
     else
-      data.tokenize = how;
+      data.tokenize = choice_named<TokenizeWhen>(how).value();
     const std::string message = refused(data);
     EXPECT_NE(message.find("1 of 201 documents, about 2"), std::string::npos) << message;
     EXPECT_NE(message.find("% of the bytes, cannot be used"), std::string::npos) << message;
     EXPECT_NE(message.find("iconv -f WINDOWS-1252 -t UTF-8 " + latin1), std::string::npos) << message;
-    data.on_bad_record = "skip";
+    data.on_bad_record = OnBadRecord::kSkip;
     EXPECT_EQ(load_dataset(data, {}, ByteTokenizer()).bad.total(), 1u);
-    data.on_bad_record = "auto";
+    data.on_bad_record = OnBadRecord::kAuto;
     refused(data);  // from what was written down, too
   }
 }
@@ -147,7 +147,7 @@ TEST_F(OtherEncodings, AFewBadDocumentsAreSkipped) {
   const std::string six = good + bad + bad + bad + bad + bad + bad;
   EXPECT_NE(refused(write("c.txt", six)).find("WINDOWS-1252"), std::string::npos);
   DataConfig data = write("c.txt", six);
-  data.on_bad_record = "skip";
+  data.on_bad_record = OnBadRecord::kSkip;
   EXPECT_EQ(load_dataset(data, {}, ByteTokenizer()).bad.total(), 6u);
 }
 

@@ -139,16 +139,17 @@ TEST(Fingerprint, KnowsTheFilesOfEverySource) {
   const auto files = [](const DataConfig& data) { return fingerprint_files(data).at("files").size(); };
   const auto path = [&](const char* name) { return (folder / name).string(); };
   DataConfig pairs;
-  pairs.source = "pairs", pairs.train = {path("a")}, pairs.train_target = {path("b")};
+  pairs.source = DataSource::kPairs, pairs.train = {path("a")}, pairs.train_target = {path("b")};
   pairs.val = {path("c")}, pairs.val_target = {path("d")};
   EXPECT_EQ(files(pairs), 4u);
   DataConfig shards;
-  shards.source = "shards", shards.train = {folder.path().string()};
+  shards.source = DataSource::kShards, shards.train = {folder.path().string()};
   EXPECT_EQ(files(shards), 2u);
   DataConfig mixture;
   mixture.mixture = {"source=jsonl train=" + path("a") + " val=" + path("b"), "source=tasks"};
   EXPECT_EQ(files(mixture), 2u);
-  for (const char* source : {"tasks", "spelling", "toy_pairs", "random"}) {
+  for (const auto source :
+       {DataSource::kTasks, DataSource::kSpelling, DataSource::kToyPairs, DataSource::kRandom}) {
     DataConfig generated;
     generated.source = source;
     EXPECT_EQ(files(generated), 0u) << source;

@@ -62,7 +62,7 @@ const std::vector<std::string> kJsonWords{
 TEST(DataFuzz, JsonRecords) {
   const auto chat = std::make_shared<ChatTemplate>(ChatConfig(), fuzz_tokenizer());
   std::vector<std::unique_ptr<Renderer>> renderers;
-  for (const char* format : {"auto", "gsm8k", "choice"}) {
+  for (const auto format : {RecordFormat::kAuto, RecordFormat::kGsm8k, RecordFormat::kChoice}) {
     DataConfig config;
     config.format = format;
     renderers.push_back(make_json_renderer(config, fuzz_tokenizer(), chat));
@@ -115,9 +115,8 @@ TEST(DataFuzz, LinesListsAndTexts) {
     drain(*read_json_files({file.path()}, limit), bytes.size() + 3);
     JsonArrayRecords bare({file.path()}, limit, /*bare=*/true);
     drain(bare, bytes.size() + 3);
-    const char* const kinds[] = {"file", "line", "blank_line", "separator"};
-    TextReader texts({file.path()},
-                     {kinds[random.below(4)], "<>", 16 + random.below(60), 8 + random.below(20)});
+    TextReader texts({file.path()}, {kChoices<DocumentEnd>[random.below(4)].value, "<>",
+                                     16 + random.below(60), 8 + random.below(20)});
     drain(texts, bytes.size() + 2);
   });
 }

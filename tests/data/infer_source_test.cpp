@@ -48,23 +48,23 @@ TEST_F(InferSource, GoesByTheContentAndNotByTheName) {
   for (const auto& it : kCases)
     for (const bool packed : {false, true}) {
       const InferredSource found = infer("a.dat", packed ? testing::gzip(it.bytes) : it.bytes);
-      EXPECT_EQ(found.source, it.source) << it.bytes;
-      EXPECT_EQ(found.format, it.format) << it.bytes;
+      EXPECT_EQ(name_of(found.source), it.source) << it.bytes;
+      EXPECT_EQ(found.format ? name_of(*found.format) : "", it.format) << it.bytes;
       EXPECT_EQ(found.holds, it.holds) << it.bytes;
     }
-  EXPECT_EQ(infer("a.txt", "PAR1 and then something").source, "parquet");
+  EXPECT_EQ(infer("a.txt", "PAR1 and then something").source, DataSource::kParquet);
 }
 
 TEST_F(InferSource, OfATranslatorItIsPairs) {
   for (const char* bytes : {"one\teins\ntwo\tzwei\n", R"([["one","eins"],["two","zwei"]])",
                             "[\"one\",\"eins\"]\n", R"({"source":"one","target":"eins"})"})
-    EXPECT_EQ(infer("a.dat", bytes, true).source, "pairs") << bytes;
+    EXPECT_EQ(infer("a.dat", bytes, true).source, DataSource::kPairs) << bytes;
   const std::string message =
       testing::error_of(ExitCode::kData, [&] { infer("a.txt", "no tab\nin these\nlines\n", true); });
   EXPECT_NE(message.find("--data.train_target"), std::string::npos) << message;
   DataConfig data;
   data.train = data.train_target = {(folder_ / "a.txt").string()};
-  EXPECT_EQ(infer_source(data, true).source, "pairs");
+  EXPECT_EQ(infer_source(data, true).source, DataSource::kPairs);
 }
 
 TEST_F(InferSource, AnEmptyFileIsPassedOverAndAFolderOfShardsIsKnown) {
@@ -72,11 +72,11 @@ TEST_F(InferSource, AnEmptyFileIsPassedOverAndAFolderOfShardsIsKnown) {
   write_file_whole(folder_ / "b", R"({"text":"a"})");
   DataConfig data;
   data.train = {(folder_ / "a").string(), (folder_ / "b").string()};
-  EXPECT_EQ(infer_source(data, false).source, "jsonl");
+  EXPECT_EQ(infer_source(data, false).source, DataSource::kJsonl);
   make_folder(folder_ / "shards");
   write_file_whole(folder_ / "shards/train-00000.shard", "");
   data.train = {(folder_ / "shards").string()};
-  EXPECT_EQ(infer_source(data, false).source, "shards");
+  EXPECT_EQ(infer_source(data, false).source, DataSource::kShards);
 }
 
 TEST_F(InferSource, FilesOfDifferentKindsAreRefused) {
@@ -99,7 +99,7 @@ TEST_F(InferSource, FilesOfDifferentKindsAreRefused) {
   refusal({(folder_ / "a.tsv").string()}, {(folder_ / "pairs.json").string()}, true);
   DataConfig data;
   data.train = data.val = {json};
-  EXPECT_EQ(infer_source(data, false).source, "jsonl");
+  EXPECT_EQ(infer_source(data, false).source, DataSource::kJsonl);
 }
 
 TEST_F(InferSource, ACsvTableIsRefusedWithTheCommandThatConvertsIt) {
@@ -123,10 +123,10 @@ TEST_F(InferSource, ACsvTableIsRefusedWithTheCommandThatConvertsIt) {
     EXPECT_NE(message.find("--data.source text"), std::string::npos) << message;
   }
   EXPECT_EQ(infer("list.csv", "Roses are red, he said.\nAnd then\nhe left, and, well, came back.\n").source,
-            "text");
-  EXPECT_EQ(infer("numbers.csv", "1,2\n3,4\n").source, "text");
-  EXPECT_EQ(infer("data.txt", rows).source, "text");
-  EXPECT_EQ(infer("pairs.csv", "one\teins\ntwo\tzwei\n", true).source, "pairs");
+            DataSource::kText);
+  EXPECT_EQ(infer("numbers.csv", "1,2\n3,4\n").source, DataSource::kText);
+  EXPECT_EQ(infer("data.txt", rows).source, DataSource::kText);
+  EXPECT_EQ(infer("pairs.csv", "one\teins\ntwo\tzwei\n", true).source, DataSource::kPairs);
 }
 
 TEST_F(InferSource, RecordsThatAreReadAsTextAreDoubted) {
@@ -136,10 +136,10 @@ TEST_F(InferSource, RecordsThatAreReadAsTextAreDoubted) {
   const auto doubts = doubts_about_files(data);
   ASSERT_EQ(doubts.size(), 1u);
   EXPECT_NE(doubts[0].find("--data.source jsonl"), std::string::npos) << doubts[0];
-  data.source = "jsonl";
+  data.source = DataSource::kJsonl;
   EXPECT_TRUE(doubts_about_files(data).empty());
   write_file_whole(folder_ / "b.txt", "Once upon a time");
-  data.source = "text", data.val = data.train, data.train = {(folder_ / "b.txt").string()};
+  data.source = DataSource::kText, data.val = data.train, data.train = {(folder_ / "b.txt").string()};
   EXPECT_EQ(doubts_about_files(data).size(), 1u);
 }
 

@@ -55,7 +55,7 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
-std::shared_ptr<const Tokenizer> tokenizer_of(const std::string& pattern) {
+std::shared_ptr<const Tokenizer> tokenizer_of(SplitPattern pattern) {
   BpeTrainOptions options;
   options.vocab_size = 600;
   options.pattern = pattern;
@@ -72,21 +72,21 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const std::string& pattern) {
 /// The three forms of one source.
 struct Forms {
   TempFolder folder;
-  std::shared_ptr<const Tokenizer> tokenizer = tokenizer_of("gpt2");
+  std::shared_ptr<const Tokenizer> tokenizer = tokenizer_of(SplitPattern::kGpt2);
   DataConfig config;
   Dataset memory, live, shards;
 
   void load() {
-    config.tokenizer_threads = 2, config.on_bad_record = "skip";
-    config.tokenize = "start";
+    config.tokenizer_threads = 2, config.on_bad_record = OnBadRecord::kSkip;
+    config.tokenize = TokenizeWhen::kStart;
     memory = load_dataset(config, {}, *tokenizer);
     prepare({config, {}, {}, *tokenizer}, {folder / "shards", 20000, {}});
     DataConfig prepared = config;
-    prepared.source = "shards";
+    prepared.source = DataSource::kShards;
     prepared.train = {(folder / "shards").string()};
     prepared.val.clear();
     shards = load_dataset(prepared, {}, *tokenizer);
-    config.tokenize = "live";
+    config.tokenize = TokenizeWhen::kLive;
     live = load_dataset(config, {}, *tokenizer, {}, nullptr, folder / "index");
   }
 };
@@ -126,7 +126,7 @@ void expect_same(const Forms& forms, int count = 6) {
   expect_same_documents(*forms.live.val, *forms.memory.val);
   expect_same_documents(*forms.shards.train, *forms.memory.train);
   EXPECT_EQ(forms.live.bad.report(), forms.memory.bad.report());
-  for (const std::string rows : {"stream", "pad", "pack"}) {
+  for (const auto rows : {RowKind::kStream, RowKind::kPad, RowKind::kPack}) {
     LoaderOptions options;
     options.rows_kind = rows;
     options.rows = 3, options.seq_len = 96, options.seed = 3;
@@ -145,13 +145,13 @@ void expect_same(const Forms& forms, int count = 6) {
 
 enum class Packed { kNo, kGzip, kZstd };
 
-class LiveText : public ::testing::TestWithParam<std::tuple<std::string, std::string, Packed>> {};
+class LiveText : public ::testing::TestWithParam<std::tuple<SplitPattern, DocumentEnd, Packed>> {};
 
 TEST_P(LiveText, RowsAreThoseOfTheOtherForms) {
   const auto& [pattern, documents, packed] = GetParam();
   Forms forms;
   forms.tokenizer = tokenizer_of(pattern);
-  Random random(hash64(documents));
+  Random random(hash64(name_of(documents)));
   for (int file = 0; file < 3; ++file) {
     std::string text = file == 1 ? "\xef\xbb\xbf" : "";
     for (int i = 0; i < 12; ++i) {
@@ -168,20 +168,21 @@ TEST_P(LiveText, RowsAreThoseOfTheOtherForms) {
   forms.config.holdout = 0.2;
   forms.load();
   EXPECT_EQ(forms.live.bad.total() > 0, true);
-  if (documents == "file") return expect_same_documents(*forms.live.train, *forms.memory.train);
+  if (documents == DocumentEnd::kFile) return expect_same_documents(*forms.live.train, *forms.memory.train);
   expect_same(forms);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, LiveText,
-                         ::testing::Combine(::testing::Values("gpt2", "o200k"),
-                                            ::testing::Values("blank_line", "line", "separator"),
+                         ::testing::Combine(::testing::Values(SplitPattern::kGpt2, SplitPattern::kO200k),
+                                            ::testing::Values(DocumentEnd::kBlankLine, DocumentEnd::kLine,
+                                                              DocumentEnd::kSeparator),
                                             ::testing::Values(Packed::kNo, Packed::kGzip, Packed::kZstd)));
 
 TEST(Live, OneLongDocumentIsReadInParts) {
   Forms forms;
   Random random(1);
   testing::write_file(forms.folder / "a.txt", prose(random, 2'500'000));  // three pieces of the reader
-  forms.config.documents = "file";
+  forms.config.documents = DocumentEnd::kFile;
   forms.config.train = {(forms.folder / "a.txt").string()};
   forms.config.holdout = 0;
   forms.load();
@@ -200,7 +201,7 @@ TEST(Live, TheMarkerOfLossesHolds) {
   for (int i = 0; i < 200; ++i)
     text += "2+" + std::to_string(i) + "=" + prose(random, i == 9 ? 30000 : 40) + "<|sep|>";
   testing::write_file(forms.folder / "a.txt", text);
-  forms.config.documents = "separator", forms.config.separator = "<|sep|>";
+  forms.config.documents = DocumentEnd::kSeparator, forms.config.separator = "<|sep|>";
   forms.config.loss_after = "=";
   forms.config.train = {(forms.folder / "a.txt").string()};
   forms.load();
@@ -230,7 +231,7 @@ TEST_P(LiveJson, RowsAreThoseOfTheOtherForms) {
                                                                           : text);
   testing::write_file(forms.folder / "val.jsonl",
                       form == "array" ? "[{\"text\":\"ab\"}]" : "{\"text\":\"ab\"}\n");
-  forms.config.source = "jsonl";
+  forms.config.source = DataSource::kJsonl;
   forms.config.train = {(forms.folder / "a.jsonl").string()};
   if (form != "chat") forms.config.val = {(forms.folder / "val.jsonl").string()};
   forms.load();
@@ -282,7 +283,7 @@ TEST_P(LivePairs, BatchesAreThoseOfTheOtherForms) {
     testing::write_file(forms.folder / name, packed ? gzip(text) : text);
     return std::vector{(forms.folder / name).string()};
   };
-  forms.config.source = "pairs";
+  forms.config.source = DataSource::kPairs;
   forms.config.train = save("a", form == "parallel" ? left : both);
   if (form == "parallel") forms.config.train_target = save("b", right);
   forms.load();
@@ -301,7 +302,7 @@ TEST(Live, ParquetIsKept) {
   SKIP_WITHOUT(program_folder() / kParquetPlugin);
   Forms forms;
   ASSERT_EQ(testing::run_python("tests/data/make_parquet.py", forms.folder.path()), 0);
-  forms.config.source = "parquet";
+  forms.config.source = DataSource::kParquet;
   forms.config.train = {(forms.folder / "text.parquet").string()};
   forms.load();
   EXPECT_EQ(forms.live.train->size() + forms.live.val->size(), 5000u);
@@ -311,7 +312,7 @@ TEST(Live, ParquetIsKept) {
 TEST(Live, TheIndexIsMadeOnceAndMadeAnewForOtherFiles) {
   Forms forms;
   testing::write_file(forms.folder / "a.jsonl", "{\"text\":\"one two\"}\nbad\n{\"text\":\"three\"}\n");
-  forms.config.source = "jsonl";
+  forms.config.source = DataSource::kJsonl;
   forms.config.holdout = 0;
   forms.config.train = {(forms.folder / "a.jsonl").string()};
   forms.load();
@@ -336,7 +337,7 @@ TEST(Live, TheIndexIsMadeOnceAndMadeAnewForOtherFiles) {
 TEST(Live, AFileThatChangesUnderTheRunIsAnError) {
   Forms forms;
   testing::write_file(forms.folder / "a.jsonl", "{\"text\":\"one two\"}\n{\"text\":\"three four five\"}\n");
-  forms.config.source = "jsonl";
+  forms.config.source = DataSource::kJsonl;
   forms.config.holdout = 0;
   forms.config.train = {(forms.folder / "a.jsonl").string()};
   forms.load();
@@ -353,7 +354,7 @@ TEST(Live, AFileThatChangesUnderTheRunIsAnError) {
 TEST(Live, ADamagedIndexIsRefused) {
   Forms forms;
   testing::write_file(forms.folder / "a.jsonl", "{\"text\":\"one two\"}\n");
-  forms.config.source = "jsonl";
+  forms.config.source = DataSource::kJsonl;
   forms.config.holdout = 0;
   forms.config.train = {(forms.folder / "a.jsonl").string()};
   forms.load();
@@ -371,7 +372,7 @@ TEST(Live, ManyFilesThanCanBeOpenAtOnce) {
   Forms forms;
   for (int i = 0; i < 150; ++i)
     testing::write_file(forms.folder / ("f" + std::to_string(i)), "text " + std::to_string(i));
-  forms.config.documents = "file";
+  forms.config.documents = DocumentEnd::kFile;
   forms.config.train = {(forms.folder / "f*").string()};
   forms.load();
   expect_same_documents(*forms.live.train, *forms.memory.train);
@@ -380,7 +381,7 @@ TEST(Live, ManyFilesThanCanBeOpenAtOnce) {
 
 TEST(TextCuts, PartsGiveTheTokensOfTheWhole) {
   Random random(7);
-  for (const std::string pattern : {"gpt2", "cl100k", "o200k"}) {
+  for (const auto pattern : {SplitPattern::kGpt2, SplitPattern::kCl100k, SplitPattern::kO200k}) {
     const auto tokenizer = tokenizer_of(pattern);
     size_t found = 0;
     for (int i = 0; i < 60; ++i) {
@@ -400,7 +401,7 @@ TEST(TextCuts, PartsGiveTheTokensOfTheWhole) {
     }
     EXPECT_GT(found, 300u) << pattern;
   }
-  const auto tokenizer = tokenizer_of("gpt2");
+  const auto tokenizer = tokenizer_of(SplitPattern::kGpt2);
   const std::string run(5000, 'x');  // one word: nowhere to cut, and no harm done
   const auto ids = tokenizer->encode(run);
   for (const TextCut& cut : find_cuts(run, ids, *tokenizer, 64)) EXPECT_LT(cut.byte, run.size());

@@ -155,14 +155,14 @@ TEST(Loader, BatchFactsAddUp) {
     mask.back() = 1;
     store->append(ids, mask, i % 3);
   }
-  for (const std::string kind : {"stream", "pad", "pack"}) {
+  for (const auto kind : {RowKind::kStream, RowKind::kPad, RowKind::kPack}) {
     auto with = options(5, 32);
     with.rows_kind = kind;
     Loader loader(store, with);
     for (int i = 0; i < 50; ++i) {
       const Batch& batch = loader.next();
       const int64_t cells = batch.rows * batch.length;
-      ASSERT_EQ(batch.length, kind == "pad" ? 31 : 32);
+      ASSERT_EQ(batch.length, kind == RowKind::kPad ? 31 : 32);
       EXPECT_EQ(batch.bounds[0], 0);
       ASSERT_EQ(batch.bounds[batch.documents], cells);
       for (int64_t d = 0; d < batch.documents; ++d) {

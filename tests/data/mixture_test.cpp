@@ -76,7 +76,7 @@ struct Files {
         << "\n";
     for (int i = 0; i < 100; ++i) b << "text " << i << "\n";
     config.holdout = 0;
-    config.rows = "pad";
+    config.rows = RowKind::kPad;
     config.seq_len = 64;
   }
   std::string a() const { return "name=talk source=jsonl train=" + (folder / "a.jsonl").string(); }
@@ -142,7 +142,7 @@ TEST(Mixture, MistakesAreNamed) {
 
 TEST(Dataset, TheCacheGivesTheSameDocuments) {
   Files files;
-  files.config.source = "jsonl";
+  files.config.source = DataSource::kJsonl;
   files.config.train = {(files.folder / "a.jsonl").string()};
   files.config.holdout = 0.1;
   const Dataset memory = load_dataset(files.config, {}, files.tokenizer);
@@ -160,7 +160,7 @@ TEST(Dataset, TheCacheGivesTheSameDocuments) {
 
 TEST(Spelling, SpellsAndCountsRight) {
   DataConfig config;
-  config.source = "spelling";
+  config.source = DataSource::kSpelling;
   TasksConfig tasks;
   tasks.questions = 400, tasks.held_out = 50;
   const ByteTokenizer tokenizer({"<|im_start|>", "<|im_end|>"});

@@ -23,7 +23,7 @@ struct FilesOfAll {
   TempFolder folder;
   ByteTokenizer tokenizer{{"<|im_start|>", "<|im_end|>"}};
   DataConfig data;
-  explicit FilesOfAll(const std::string& source) { data.source = source, data.holdout = 0; }
+  explicit FilesOfAll(DataSource source) { data.source = source, data.holdout = 0; }
   void add(const std::string& name, const std::string& bytes) {
     std::ofstream(folder / name, std::ios::binary) << bytes;
     data.train.push_back((folder / name).string());
@@ -42,7 +42,7 @@ std::string first_word(const Dataset& dataset) {
 }
 
 TEST(OddFiles, LinesAmongJsonListsAreNotDropped) {
-  FilesOfAll it("jsonl");
+  FilesOfAll it(DataSource::kJsonl);
   it.add("a.json", R"([{"text":"one"},{"text":"two"}])");
   it.add("b.jsonl", "{\"text\":\"three\"}\n{\"text\":\"four\"}\n");
   const Dataset dataset = it.load();
@@ -51,7 +51,7 @@ TEST(OddFiles, LinesAmongJsonListsAreNotDropped) {
 }
 
 TEST(OddFiles, WhatFollowsAJsonListIsNotDropped) {
-  FilesOfAll it("jsonl");
+  FilesOfAll it(DataSource::kJsonl);
   it.add("a.json", "\xef\xbb\xbf [{\"text\":\"one\"}]\n \n");
   EXPECT_EQ(it.load().bad.total(), 0u);
   it.add("b.json", "[{\"text\":\"one\"}]\n{\"text\":\"two\"}");
@@ -61,7 +61,7 @@ TEST(OddFiles, WhatFollowsAJsonListIsNotDropped) {
 
 TEST(OddFiles, Utf16IsNamed) {
   for (const bool mark : {true, false}) {
-    FilesOfAll text("text"), lines("jsonl"), pairs("pairs");
+    FilesOfAll text(DataSource::kText), lines(DataSource::kJsonl), pairs(DataSource::kPairs);
     text.add("good.txt", "a good text"), text.add("a.txt", utf16("some text\n\nmore\n", mark));
     lines.add("good.jsonl", "{\"text\":\"a\"}\n"), lines.add("a.jsonl", utf16("{\"text\":\"a\"}\n", mark));
     pairs.add("good.tsv", "a\tb\n"), pairs.add("a.tsv", utf16("one\ttwo\n", mark));
@@ -74,7 +74,7 @@ TEST(OddFiles, Utf16IsNamed) {
 }
 
 TEST(OddFiles, Latin1IsCountedByRecord) {
-  FilesOfAll it("pairs");
+  FilesOfAll it(DataSource::kPairs);
   it.add("a.tsv", "a\tb\ncaf\xe9\tcoffee\nc\td\n");
   const Dataset dataset = it.load();
   EXPECT_EQ(dataset.train->size(), 4u);
@@ -82,21 +82,21 @@ TEST(OddFiles, Latin1IsCountedByRecord) {
 }
 
 TEST(OddFiles, BadRecordsAreToldAgainFromACache) {
-  FilesOfAll it("jsonl");
+  FilesOfAll it(DataSource::kJsonl);
   std::string text;
   for (int i = 0; i < 30; ++i) text += i % 3 ? "{\"text\":\"fine\"}\n" : "broken\n";
   it.add("a.jsonl", text);
-  it.data.on_bad_record = "skip";
-  for (const char* when : {"start", "live"}) {
-    it.data.tokenize = when, it.data.cache = (it.folder / when).string();
+  it.data.on_bad_record = OnBadRecord::kSkip;
+  for (const auto when : {TokenizeWhen::kStart, TokenizeWhen::kLive}) {
+    it.data.tokenize = when, it.data.cache = (it.folder / std::string(name_of(when))).string();
     const Dataset first = it.load(), again = it.load();
     EXPECT_EQ(first.bad.total(), 10u);
-    EXPECT_EQ(again.bad.report(), first.bad.report()) << when;
+    EXPECT_EQ(again.bad.report(), first.bad.report()) << name_of(when);
   }
 }
 
 TEST(OddFiles, FilesThatAreEmptyOrNamedTwiceAreDoubted) {
-  FilesOfAll it("text");
+  FilesOfAll it(DataSource::kText);
   it.add("a.txt", "some text");
   it.add("empty.txt", "");
   fs::create_symlink(it.folder / "a.txt", it.folder / "link.txt");
@@ -123,14 +123,14 @@ TEST(OddFiles, FilesThatAreEmptyOrNamedTwiceAreDoubted) {
 TEST(OddFiles, WhatPaddedRowsCutOffIsCounted) {
   auto store = std::make_shared<TokenStore>(300);
   for (const size_t length : {4u, 8u, 9u, 20u}) store->append(std::vector<int32_t>(length, 1), {});
-  const auto rows = make_row_plan("pad", store, 8, 0, 0);
+  const auto rows = make_row_plan(RowKind::kPad, store, 8, 0, 0);
   EXPECT_EQ(rows->long_documents(), 2u);
   EXPECT_EQ(rows->cut_tokens(), 1u + 12u);
-  EXPECT_EQ(make_row_plan("pack", store, 8, 0, 0)->cut_tokens(), 0u);
+  EXPECT_EQ(make_row_plan(RowKind::kPack, store, 8, 0, 0)->cut_tokens(), 0u);
 }
 
 TEST(OddFiles, ABatchThatIsTooLargeIsRefused) {
-  FilesOfAll it("text");
+  FilesOfAll it(DataSource::kText);
   it.add("a.txt", "some text that is long enough for a row or two of it");
   const Dataset dataset = it.load();
   LoaderOptions options;
@@ -142,7 +142,7 @@ TEST(OddFiles, ABatchThatIsTooLargeIsRefused) {
 }
 
 TEST(OddFiles, WeightsThatAreTooFarApartAreRefused) {
-  FilesOfAll it("text");
+  FilesOfAll it(DataSource::kText);
   std::ofstream(it.folder / "a.txt") << "a\n\nb\n\nc\n";
   std::ofstream(it.folder / "b.txt") << "d\n";
   it.data.mixture = {"name=a train=" + (it.folder / "a.txt").string() + " weight=0.000001",

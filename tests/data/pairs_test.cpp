@@ -33,10 +33,10 @@ Pairs pairs_of(const Dataset& dataset) {
 
 DataConfig config_of(const fs::path& train) {
   DataConfig config;
-  config.source = "pairs";
+  config.source = DataSource::kPairs;
   config.train = {train.string()};
   config.holdout = 0;
-  config.on_bad_record = "skip";
+  config.on_bad_record = OnBadRecord::kSkip;
   return config;
 }
 

@@ -27,11 +27,11 @@ class Parquet : public ::testing::Test {
     folder_ = made.path();
   }
 
-  Dataset load(std::vector<std::string> names, const std::string& format = "auto") {
+  Dataset load(std::vector<std::string> names, RecordFormat format = RecordFormat::kAuto) {
     DataConfig config;
-    config.source = "parquet";
+    config.source = DataSource::kParquet;
     config.format = format;
-    config.holdout = 0, config.on_bad_record = "skip";
+    config.holdout = 0, config.on_bad_record = OnBadRecord::kSkip;
     for (const auto& name : names) config.train.push_back((folder_ / name).string());
     return load_dataset(config, {}, ByteTokenizer({"<|im_start|>", "<|im_end|>"}));
   }
@@ -53,7 +53,7 @@ TEST_F(Parquet, TextsOfAllKinds) {
       EXPECT_EQ(text_of(dataset, i), "text " + std::to_string(i) + " \"quoted\" \\ é漢\n<|endoftext|>");
     EXPECT_EQ(dataset.bad.total(), 0u);
   }
-  const Dataset dataset = load({"dictionary.parquet"}, "text");
+  const Dataset dataset = load({"dictionary.parquet"}, RecordFormat::kText);
   EXPECT_EQ(dataset.train->size(), 40u);
   EXPECT_EQ(dataset.bad.count(BadKind::kWrongType), 10u);  // null
   EXPECT_EQ(dataset.bad.count(BadKind::kEmpty), 10u);
@@ -86,14 +86,14 @@ TEST_F(Parquet, BrokenFilesDoNotStopTheOthers) {
   std::string damaged = good;
   for (size_t i = 0; i < 40; ++i) damaged[damaged.size() / 3 + i] ^= 0x3c;
   std::ofstream(folder_ / "damaged.parquet", std::ios::binary) << damaged;
-  dataset = load({"damaged.parquet"}, "text");
+  dataset = load({"damaged.parquet"}, RecordFormat::kText);
   EXPECT_GE(dataset.train->size(), 3000u) << dataset.bad.report();
   testing::error_of(ExitCode::kData, [&] { load({"nowhere.parquet"}); });
 }
 
 TEST_F(Parquet, OrderDoesNotDependOnThreads) {
   DataConfig config;
-  config.source = "parquet";
+  config.source = DataSource::kParquet;
   config.train = {(folder_ / "text.parquet").string(), (folder_ / "large.parquet").string()};
   config.tokenizer_threads = 1;
   const Dataset one = load_dataset(config, {}, ByteTokenizer());
@@ -108,7 +108,7 @@ TEST_F(Parquet, OrderDoesNotDependOnThreads) {
 }
 
 TEST_F(Parquet, InstructionsAndPromptsAreConversations) {
-  for (const char* format : {"auto", "chat"}) {
+  for (const auto format : {RecordFormat::kAuto, RecordFormat::kChat}) {
     const Dataset alpaca = load({"alpaca.parquet"}, format);
     ASSERT_EQ(alpaca.train->size(), 2u) << alpaca.bad.report();
     EXPECT_EQ(text_of(alpaca, 0),

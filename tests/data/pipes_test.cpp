@@ -41,12 +41,12 @@ TEST_F(Pipes, AsDataAreRefusedAtOnce) {
   std::ofstream(folder / "good.txt") << "some text\n\nmore text\n";
   const testing::ByteTokenizer tokenizer;
   const auto start = std::chrono::steady_clock::now();
-  for (const char* source : {"text", "jsonl", "pairs", "shards"})
-    for (const char* when : {"start", "live"})
+  for (const auto source : {DataSource::kText, DataSource::kJsonl, DataSource::kPairs, DataSource::kShards})
+    for (const auto when : {TokenizeWhen::kStart, TokenizeWhen::kLive})
       for (const bool val : {false, true}) {
         DataConfig data;
         data.source = source, data.tokenize = when;
-        data.train = {val && data.source == "text" ? (folder / "good.txt").string() : pipe};
+        data.train = {val && data.source == DataSource::kText ? (folder / "good.txt").string() : pipe};
         if (val) data.val = {pipe};
         const auto message =
             error_of(ExitCode::kData, [&] { load_dataset(data, {}, tokenizer, {}, nullptr, folder.path()); });

@@ -29,10 +29,10 @@ struct Case {
       file << R"({"question":"what is )" << i << R"(?","answer":")" << i * i % 997 << "\"}\n";
       if (i % 100 == 7) file << "not json\n";
     }
-    data.source = "jsonl";
+    data.source = DataSource::kJsonl;
     data.train = {(folder / "talk.jsonl").string()};
     data.seq_len = 64;
-    data.rows = "pad";
+    data.rows = RowKind::kPad;
   }
   SourceOptions source() const { return {data, tasks, chat, tokenizer}; }
 };
@@ -57,12 +57,12 @@ std::string contents(const fs::path& folder) {
 // that is new goes to the list in prepare_key(); this number stays.
 TEST(Prepare, TheKeyOfStandardSettingsStaysWhatItWas) {
   Case it(1);
-  it.data = {}, it.data.source = "tasks";
+  it.data = {}, it.data.source = DataSource::kTasks;
   const uint64_t standard = prepare_key(it.source());
   EXPECT_EQ(hex64(standard), "78bb1f761829389f");
   it.data.ignore_fields = {"tools"};
   EXPECT_NE(prepare_key(it.source()), standard);
-  it.data.ignore_fields = {}, it.chat.answer_tokens = "parse";
+  it.data.ignore_fields = {}, it.chat.answer_tokens = AnswerTokens::kParse;
   EXPECT_NE(prepare_key(it.source()), standard);
 }
 
@@ -75,7 +75,7 @@ TEST(Prepare, ShardsHoldWhatRawFilesGive) {
   EXPECT_EQ(report.totals.train_documents + report.totals.val_documents, 3000u);
   EXPECT_EQ(report.totals.records, 3030u);
   DataConfig shards = it.data;
-  shards.source = "shards";
+  shards.source = DataSource::kShards;
   shards.train = {(it.folder / "out").string()};
   const Dataset raw = load_dataset(it.data, it.tasks, it.tokenizer, it.chat);
   const Dataset prepared = load_dataset(shards, it.tasks, it.tokenizer, it.chat);
@@ -135,7 +135,7 @@ TEST(Prepare, AFolderThatIsNotFinishedIsNotTrainedOn) {
   prepare(it.source(), {out, 20000, [](const PrepareProgress& p) { return p.shards < 2; }});
   ASSERT_TRUE(fs::exists(out / "train-00001.shard"));
   DataConfig shards = it.data;
-  shards.source = "shards";
+  shards.source = DataSource::kShards;
   for (const fs::path& named : {out, out / "train-00000.shard"}) {
     shards.train = {named.string()};
     const std::string message =
@@ -155,7 +155,7 @@ TEST(Prepare, AFolderThatIsNotFinishedIsNotTrainedOn) {
 
 TEST(Prepare, TheTailThatTrainingHoldsOut) {
   Case it(1000);
-  it.data.holdout_by = "tail";
+  it.data.holdout_by = HoldoutBy::kTail;
   for (const double holdout : {0.05, 0.6}) {
     it.data.holdout = holdout;
     const Dataset raw = load_dataset(it.data, it.tasks, it.tokenizer, it.chat);
@@ -172,7 +172,7 @@ TEST(Prepare, TheTailThatTrainingHoldsOut) {
     EXPECT_EQ(report.totals.train_documents, raw.train->size());
     EXPECT_EQ(report.totals.val_documents, raw.val->size());
     DataConfig shards = it.data;
-    shards.source = "shards";
+    shards.source = DataSource::kShards;
     shards.train = {out.string()};
     const Dataset prepared = load_dataset(shards, it.tasks, it.tokenizer, it.chat);
     for (const auto& [a, b] : {std::pair{raw.train, prepared.train}, {raw.val, prepared.val}}) {
@@ -193,7 +193,7 @@ TEST(Prepare, ValFilesAndTasks) {
   auto report = prepare(it.source(), {it.folder / "val", 1 << 20, {}});
   EXPECT_EQ(report.totals.train_documents, 50u);
   EXPECT_EQ(report.totals.val_documents, 50u);
-  it.data.source = "tasks";
+  it.data.source = DataSource::kTasks;
   it.tasks.questions = 500, it.tasks.held_out = 20;
   report = prepare(it.source(), {it.folder / "tasks", 2000, {}});
   EXPECT_EQ(report.totals.train_documents, 500u);

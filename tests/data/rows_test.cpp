@@ -40,7 +40,7 @@ Row fill(const RowPlan& plan, uint64_t row, uint64_t shift = 0) {
 }
 
 TEST(StreamRows, CutWithOneTokenOfOverlap) {
-  const auto plan = make_row_plan("stream", numbered({3, 4, 4}), 5, 0, 0);  // tokens 1 to 11
+  const auto plan = make_row_plan(RowKind::kStream, numbered({3, 4, 4}), 5, 0, 0);  // tokens 1 to 11
   ASSERT_EQ(plan->rows(), 2u);
   EXPECT_EQ(fill(*plan, 0).inputs, (Tokens{1, 2, 3, 4, 5}));
   EXPECT_EQ(fill(*plan, 0).targets, (Tokens{2, 3, 4, 5, 6}));
@@ -51,7 +51,7 @@ TEST(StreamRows, CutWithOneTokenOfOverlap) {
 }
 
 TEST(StreamRows, AShiftCutsElsewhere) {
-  const auto plan = make_row_plan("stream", numbered({3, 4, 5}), 5, 0, 0);  // tokens 1 to 12
+  const auto plan = make_row_plan(RowKind::kStream, numbered({3, 4, 5}), 5, 0, 0);  // tokens 1 to 12
   EXPECT_EQ(fill(*plan, 0, 3).inputs, (Tokens{4, 5, 6, 7, 8}));
   EXPECT_EQ(fill(*plan, 0, 3).targets, (Tokens{5, 6, 7, 8, 9}));
   EXPECT_EQ(fill(*plan, 1, 3).inputs, (Tokens{7, 8, 9, 10, 11})) << "the last row stays inside";
@@ -60,9 +60,9 @@ TEST(StreamRows, AShiftCutsElsewhere) {
 
 TEST(StreamRows, TooLittleDataIsSaid) {
   const auto message =
-      testing::error_of(ExitCode::kData, [] { make_row_plan("stream", numbered({5}), 5, 0, 0); });
+      testing::error_of(ExitCode::kData, [] { make_row_plan(RowKind::kStream, numbered({5}), 5, 0, 0); });
   EXPECT_NE(message.find("only 5 tokens"), std::string::npos) << message;
-  EXPECT_EQ(make_row_plan("stream", numbered({6}), 5, 0, 0)->rows(), 1u);
+  EXPECT_EQ(make_row_plan(RowKind::kStream, numbered({6}), 5, 0, 0)->rows(), 1u);
 }
 
 TEST(PaddedRows, HaveTheShapeOfXYAndMask) {
@@ -70,7 +70,7 @@ TEST(PaddedRows, HaveTheShapeOfXYAndMask) {
   store->append(Tokens{10, 11, 12, 13}, std::vector<uint8_t>{0, 0, 1, 1}, 3);
   store->append(Tokens{20, 21, 22, 23, 24, 25, 26}, {}, 4);
   store->append(Tokens{30}, {});
-  const auto plan = make_row_plan("pad", store, 6, 99, 0);
+  const auto plan = make_row_plan(RowKind::kPad, store, 6, 99, 0);
   ASSERT_EQ(plan->length(), 5);
   ASSERT_EQ(plan->rows(), 3u);
   const Row first = fill(*plan, 0);
@@ -95,7 +95,7 @@ TEST(PackedRows, EveryPositionOfEveryDocumentOnce) {
     std::vector<int> lengths;
     for (int i = 0; i < 200; ++i) lengths.push_back(1 + static_cast<int>(random.below(40)));
     const auto store = numbered(lengths);
-    const auto plan = make_row_plan("pack", store, 24, 0, seed);
+    const auto plan = make_row_plan(RowKind::kPack, store, 24, 0, seed);
     std::map<int32_t, int32_t> predicted;  // input -> target
     int64_t padding = 0;
     for (uint64_t r = 0; r < plan->rows(); ++r) {
@@ -125,7 +125,7 @@ TEST(PackedRows, EveryPositionOfEveryDocumentOnce) {
 }
 
 TEST(PackedRows, FillRowsThatFitExactly) {
-  const auto plan = make_row_plan("pack", numbered({5, 5, 5, 5, 9, 9}), 8, 0, 1);
+  const auto plan = make_row_plan(RowKind::kPack, numbered({5, 5, 5, 5, 9, 9}), 8, 0, 1);
   EXPECT_EQ(plan->rows(), 4u);
   EXPECT_EQ(plan->padding_share(), 0);
 }

@@ -187,7 +187,7 @@ TEST(Shards, LoadingDoesNotAllocate) {
   TempFolder folder;
   TokenStore store(300);
   const auto shards = std::make_shared<ShardSet>(write_random(folder, 300, true, store), 77);
-  for (const std::string kind : {"stream", "pad", "pack"}) {
+  for (const auto kind : {RowKind::kStream, RowKind::kPad, RowKind::kPack}) {
     LoaderOptions options;
     options.rows = 4;
     options.seq_len = 64;

@@ -43,7 +43,7 @@ Texts read_texts(RecordReader& reader, size_t records = 3, std::vector<Record>* 
   return texts;
 }
 
-Texts documents(const std::string& text, const std::string& kind, uint64_t piece = 1 << 20,
+Texts documents(const std::string& text, DocumentEnd kind, uint64_t piece = 1 << 20,
                 uint64_t max_document = 1 << 26) {
   TempFolder folder;
   testing::write_file(folder / "a", text);
@@ -94,14 +94,15 @@ Texts slow_documents(const std::string& text, const std::string& kind) {
 }
 
 TEST(TextReader, Kinds) {
-  EXPECT_EQ(documents("a\nb\n\nc\n", "file"), (Texts{"a\nb\n\nc\n"}));
-  EXPECT_EQ(documents("a\nb\n\nc\r\n\n", "line"), (Texts{"a", "b", "c"}));
-  EXPECT_EQ(documents("a\nb\n \t\n\nc\r\nd\r\n\r\ne", "blank_line"), (Texts{"a\nb", "c\r\nd", "e"}));
-  EXPECT_EQ(documents("\n\n\n", "blank_line"), Texts{});
-  EXPECT_EQ(documents("a<>b<><>\nc<>", "separator"), (Texts{"a", "b", "\nc"}));
-  EXPECT_EQ(documents("", "file"), Texts{});
-  EXPECT_EQ(documents("\xef\xbb\xbfwith a mark", "file"), Texts{"with a mark"});
-  testing::error_of(ExitCode::kUsage, [] { TextReader({}, {"separator", ""}); });
+  EXPECT_EQ(documents("a\nb\n\nc\n", DocumentEnd::kFile), (Texts{"a\nb\n\nc\n"}));
+  EXPECT_EQ(documents("a\nb\n\nc\r\n\n", DocumentEnd::kLine), (Texts{"a", "b", "c"}));
+  EXPECT_EQ(documents("a\nb\n \t\n\nc\r\nd\r\n\r\ne", DocumentEnd::kBlankLine),
+            (Texts{"a\nb", "c\r\nd", "e"}));
+  EXPECT_EQ(documents("\n\n\n", DocumentEnd::kBlankLine), Texts{});
+  EXPECT_EQ(documents("a<>b<><>\nc<>", DocumentEnd::kSeparator), (Texts{"a", "b", "\nc"}));
+  EXPECT_EQ(documents("", DocumentEnd::kFile), Texts{});
+  EXPECT_EQ(documents("\xef\xbb\xbfwith a mark", DocumentEnd::kFile), Texts{"with a mark"});
+  testing::error_of(ExitCode::kUsage, [] { TextReader({}, {DocumentEnd::kSeparator, ""}); });
 }
 
 TEST(TextReader, AgreesWithTheSlowReference) {
@@ -111,10 +112,10 @@ TEST(TextReader, AgreesWithTheSlowReference) {
     std::string text;
     for (uint64_t i = random.below(2000); i > 0; --i) text += "ab \n\n\r\t<>\xc3\xa9"[random.below(11)];
     testing::write_file(folder / "a", text);
-    for (const std::string kind : {"file", "line", "blank_line", "separator"})
+    for (const auto& [kind, name, help] : kChoices<DocumentEnd>)
       for (const uint64_t piece : {16, 40, 1 << 20}) {
         TextReader reader({folder / "a"}, {kind, "<>", 1 << 26, piece});
-        Texts got = read_texts(reader), wanted = slow_documents(text, kind);
+        Texts got = read_texts(reader), wanted = slow_documents(text, std::string(name));
         if (piece < 100) {
           // Where a long document ends in white space, the reader may have let go of it before it saw that.
           for (Texts* texts : {&got, &wanted}) {
@@ -133,7 +134,7 @@ TEST(TextReader, CutsLongDocumentsBetweenWordsAndLosesNothing) {
   for (int i = 0; i < 3000; ++i) text += "word" + std::to_string(i) + (i % 9 == 8 ? "\n" : " ");
   TempFolder folder;
   testing::write_file(folder / "a", text);
-  TextReader reader({folder / "a"}, {"file", "", 1 << 26, 512});
+  TextReader reader({folder / "a"}, {DocumentEnd::kFile, "", 1 << 26, 512});
   RecordBatch batch;
   std::string joined;
   ASSERT_TRUE(reader.read(batch, 100000, 1 << 26));
@@ -146,7 +147,7 @@ TEST(TextReader, CutsLongDocumentsBetweenWordsAndLosesNothing) {
   }
   EXPECT_EQ(joined, text);
   // With a limit on documents they end there, and still nothing is lost.
-  const Texts parts = documents(text, "file", 512, 2000);
+  const Texts parts = documents(text, DocumentEnd::kFile, 512, 2000);
   EXPECT_GE(parts.size(), text.size() / 2000);
   joined.clear();
   for (const auto& part : parts) joined += part;
@@ -159,7 +160,7 @@ TEST(TextReader, NeverCutsACharacterInTwo) {
   TempFolder folder;
   testing::write_file(folder / "a", text);
   for (const uint64_t piece : {16, 17, 18, 19, 20, 101}) {
-    TextReader reader({folder / "a"}, {"file", "", 1 << 26, piece});
+    TextReader reader({folder / "a"}, {DocumentEnd::kFile, "", 1 << 26, piece});
     RecordBatch batch;
     ASSERT_TRUE(reader.read(batch, 100000, 1 << 26));
     for (size_t i = 0; i < batch.size(); ++i) {
@@ -173,7 +174,7 @@ TEST(TextReader, KnowsWhereDocumentsAre) {
   TempFolder folder;
   testing::write_file(folder / "a", "one\ntwo\n\n\nthree\n");
   testing::write_file(folder / "b", "\nfour");
-  TextReader reader({folder / "a", folder / "b"}, {"blank_line", ""});
+  TextReader reader({folder / "a", folder / "b"}, {DocumentEnd::kBlankLine, ""});
   std::vector<Record> places;
   EXPECT_EQ(read_texts(reader, 1, &places), (Texts{"one\ntwo", "three", "four"}));
   ASSERT_EQ(places.size(), 3u);
@@ -203,15 +204,15 @@ TEST(Compression, GzipAndZstdReadLikePlainFiles) {
   testing::write_file(folder / "gz",
                       gzip(text) + gzip("") + gzip(more) + std::string(100, '\0'));  // members, then padding
   testing::write_file(folder / "zst", zstd_bytes(text) + zstd_bytes(more));
-  TextReader plain({folder / "plain"}, {"line", ""});
+  TextReader plain({folder / "plain"}, {DocumentEnd::kLine, ""});
   const Texts wanted = read_texts(plain, 1000);
   ASSERT_EQ(wanted.size(), 60010u);
   for (const char* name : {"gz", "zst"}) {
-    TextReader reader({folder / name}, {"line", ""});
+    TextReader reader({folder / name}, {DocumentEnd::kLine, ""});
     EXPECT_EQ(read_texts(reader, 1000), wanted) << name;
   }
   testing::write_file(folder / "tiny", gzip("x"));
-  TextReader tiny({folder / "tiny"}, {"line", ""});
+  TextReader tiny({folder / "tiny"}, {DocumentEnd::kLine, ""});
   EXPECT_EQ(read_texts(tiny), Texts{"x"});
 }
 

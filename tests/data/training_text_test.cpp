@@ -23,11 +23,11 @@ TEST(TrainingText, OfJsonItIsTheTextsAndTheTurns) {
          "\nnot json\n{\"other\":1}\n{\"text\":\"\"}\n"
       << R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]})";
   DataConfig config;
-  config.source = "jsonl";
+  config.source = DataSource::kJsonl;
   config.holdout = 0;
   config.train = {(folder / "a.jsonl").string()};
   EXPECT_EQ(texts_of(config), (std::vector<std::string>{"one\ntwo", "q\na\n"}));
-  config.format = "text";
+  config.format = RecordFormat::kText;
   config.text_field = "other";
   EXPECT_TRUE(texts_of(config).empty());
 }
@@ -38,11 +38,11 @@ TEST(TrainingText, HeldOutTextsAreLeftOutAndOtherSourcesRefused) {
   for (int i = 0; i < 1000; ++i) file << "{\"text\":\"" << i << "\"}\n";
   file.close();
   DataConfig config;
-  config.source = "jsonl";
+  config.source = DataSource::kJsonl;
   config.holdout = 0.2;
   config.train = {(folder / "a.jsonl").string()};
   EXPECT_NEAR(static_cast<double>(texts_of(config).size()), 800, 60);
-  config.source = "shards";
+  config.source = DataSource::kShards;
   testing::error_of(ExitCode::kUsage, [&] { texts_of(config); });
 }
 
@@ -53,7 +53,7 @@ TEST(TrainingText, AHeldOutTailIsLeftOut) {
   std::ofstream(folder / "a.txt") << text << "\n\n" << text;
   DataConfig config;
   config.train = {(folder / "a.txt").string()};
-  config.holdout = 0.25, config.holdout_by = "tail";
+  config.holdout = 0.25, config.holdout_by = HoldoutBy::kTail;
   EXPECT_EQ(texts_of(config), (std::vector<std::string>{text, text.substr(0, 500)}));
   config.holdout = 0.2501;  // in the middle of a character
   EXPECT_EQ(texts_of(config), (std::vector<std::string>{text, text.substr(0, 498)}));
@@ -72,7 +72,7 @@ TEST(TrainingText, OfPairsItIsEitherSideOrBoth) {
   using Texts = std::vector<std::string>;
   for (const char* name : {"a.tsv", "a.json", "a.en"}) {
     DataConfig config;
-    config.source = "pairs";
+    config.source = DataSource::kPairs;
     config.holdout = 0;
     config.train = {(folder / name).string()};
     if (std::string(name) == "a.en") config.train_target = {(folder / "a.de").string()};
@@ -89,9 +89,9 @@ TEST(TrainingText, HeldOutRecordsThatAreBadAreCounted) {
   for (int i = 0; i < 200; ++i) file << (i < 7 ? R"({"text":"good )" : R"({"body":"bad )") << i << "\"}\n";
   file.close();
   DataConfig config;
-  config.source = "jsonl", config.holdout = 0.3;
+  config.source = DataSource::kJsonl, config.holdout = 0.3;
   config.train = {(folder / "a.jsonl").string()};
-  for (const char* how : {"hash", "tail"}) {
+  for (const auto how : {HoldoutBy::kHash, HoldoutBy::kTail}) {
     config.holdout_by = how;
     TrainingText texts(config, {});
     std::string text;

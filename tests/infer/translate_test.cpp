@@ -14,7 +14,7 @@ using testing::TempFolder;
 
 std::unique_ptr<Tokenizer> pieces(const std::vector<std::string>& words, int32_t vocab_size) {
   SentencePieceTrainOptions options;
-  options.vocab_size = vocab_size, options.model_type = "bpe", options.threads = 1;
+  options.vocab_size = vocab_size, options.model_type = TokenizerType::kBpe, options.threads = 1;
   return train_sentencepiece(options, [&, i = size_t{0}](std::string& sentence) mutable {
     if (i == 200) return false;
     sentence =
@@ -35,8 +35,8 @@ RunFolder make_run(const fs::path& root, bool joint) {
     target->save(run.target_tokenizer());
   }
   Recipe recipe;
-  recipe.train.device = "cpu", recipe.train.precision = "fp32";
-  recipe.data.source = "pairs", recipe.data.seq_len = 32;
+  recipe.train.device = "cpu", recipe.train.precision = Precision::kFp32;
+  recipe.data.source = DataSource::kPairs, recipe.data.seq_len = 32;
   recipe.model.family = "seq2seq";
   recipe.model.layers = 1, recipe.model.width = 16, recipe.model.heads = 2;
   recipe.model.share_embeddings = joint;
@@ -143,9 +143,9 @@ TEST(PairTokenizers, AreTrainedOncePerSideOrTogether) {
   }
   write_file_whole(folder / "pairs.tsv", lines);
   Recipe recipe;
-  recipe.data.source = "pairs", recipe.data.train = {(folder / "pairs.tsv").string()};
+  recipe.data.source = DataSource::kPairs, recipe.data.train = {(folder / "pairs.tsv").string()};
   recipe.data.holdout = 0;
-  recipe.tokenizer.type = "bpe", recipe.tokenizer.vocab_size = 40;
+  recipe.tokenizer.type = TokenizerType::kBpe, recipe.tokenizer.vocab_size = 40;
   recipe.tokenizer.joint = false, recipe.model.share_embeddings = false;
   const auto run = RunFolder::create(folder / "two", false);
   const auto two = prepare_pair_tokenizers(recipe, run);

@@ -4,13 +4,14 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
+#include <fmt/format.h>
 
 #include "ops/compare.h"
 
 namespace tightloop {
 namespace {
 
-class FusedSeq2Seq : public ::testing::TestWithParam<std::pair<const char*, const char*>> {
+class FusedSeq2Seq : public ::testing::TestWithParam<std::pair<NormPlacement, PositionEncoding>> {
  protected:
   static ModelConfig config() {
     ModelConfig config;
@@ -63,10 +64,11 @@ TEST_P(FusedSeq2Seq, IsAsNearToFp32AsThePlainTwinsAre) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, FusedSeq2Seq,
-                         ::testing::Values(std::pair("pre", "sinusoidal"), std::pair("post", "sinusoidal"),
-                                           std::pair("pre", "rotary")),
+                         ::testing::Values(std::pair(NormPlacement::kPre, PositionEncoding::kSinusoidal),
+                                           std::pair(NormPlacement::kPost, PositionEncoding::kSinusoidal),
+                                           std::pair(NormPlacement::kPre, PositionEncoding::kRotary)),
                          [](const auto& kind) {
-                           return std::string(kind.param.first) + "_" + kind.param.second;
+                           return fmt::format("{}_{}", name_of(kind.param.first), name_of(kind.param.second));
                          });
 
 }  // namespace

@@ -106,7 +106,7 @@ TEST(Experts, SizesThatGroupedProductsDoNotTakeAreComputedAnyway) {
 
 TEST(Experts, TheSimpleBalanceIsItsFormulaAndPullsTowardsEvenLoads) {
   auto config = config_of(4, 1);
-  config.balance = "simple", config.balance_coef = 1;
+  config.balance = BalanceLoss::kSimple, config.balance_coef = 1;
   auto experts = experts_of(config, at::kFloat);
   const auto x = random_tensor({64, 16}, at::kFloat, 4).abs();
   auto routing = route(x, experts, config);

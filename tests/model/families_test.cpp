@@ -233,13 +233,14 @@ TEST(ModelConfig, WhatAFamilyDoesNotHaveIsRefused) {
   expect("model.depth", [](auto& c) { c.depth = 4; });
   expect("model.context", [](auto& c) { c.family = "gpt2"; });
   expect("model.kv_heads", [](auto& c) { c.family = "gpt2", c.context = 8, c.kv_heads = 2; });
-  expect("rope_scaling", [](auto& c) { c.family = "gpt2", c.context = 8, c.rope_scaling = "llama3"; });
+  expect("rope_scaling",
+         [](auto& c) { c.family = "gpt2", c.context = 8, c.rope_scaling = RopeScaling::kLlama3; });
   expect("model.context", [](auto& c) { c.family = "nanochat"; });
   expect("dropout", [](auto& c) { c.family = "nanochat", c.context = 8, c.dropout = 0.1; });
   expect("S and L", [](auto& c) { c.family = "nanochat", c.context = 8, c.window_pattern = "SX"; });
   expect("experts_per_token",
          [](auto& c) { c.family = "qwen3_moe", c.experts = 2, c.experts_per_token = 3; });
-  expect("rope_high_freq", [](auto& c) { c.rope_scaling = "llama3", c.rope_low_freq = 4; });
+  expect("rope_high_freq", [](auto& c) { c.rope_scaling = RopeScaling::kLlama3, c.rope_low_freq = 4; });
 }
 
 TEST(ModelConfig, NanochatsDialSetsTheRest) {

@@ -109,7 +109,7 @@ TEST(HuggingFace, StackedExpertsAreReadToo) {
 
 TEST(HuggingFace, BothSpellingsOfRotaryPositionsAreRead) {
   auto config = small("llama");
-  config.rope_theta = 5e5, config.rope_scaling = "llama3", config.rope_factor = 32;
+  config.rope_theta = 5e5, config.rope_scaling = RopeScaling::kLlama3, config.rope_factor = 32;
   const Json four = config_to_hugging_face(config, at::kFloat, {});
   Json five = four;
   five.erase("rope_theta");
@@ -119,7 +119,7 @@ TEST(HuggingFace, BothSpellingsOfRotaryPositionsAreRead) {
   for (const auto& json : {four, five}) {
     const auto read = config_from_hugging_face(json, "config.json");
     EXPECT_EQ(read.rope_theta, 5e5);
-    EXPECT_EQ(read.rope_scaling, "llama3");
+    EXPECT_EQ(read.rope_scaling, RopeScaling::kLlama3);
     EXPECT_EQ(read.rope_factor, 32);
     EXPECT_EQ(read.rope_original_context, 8192);
   }

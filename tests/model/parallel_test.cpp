@@ -94,13 +94,13 @@ TEST(NewFamily, ItsMemoryIsEstimatedFromItsParameters) {
   constexpr int64_t kRows = 8, kLength = 96;
   const auto config = small_parallel();
   TrainConfig train;
-  train.micro_batch = kRows, train.fused_head = "on";
+  train.micro_batch = kRows, train.fused_head = AutoSwitch::kOn;
   const MemoryPlanner planner(config, train, kLength, /*element=*/4, /*cuda=*/false);
   const auto plan = planner.plan(planner.written());
   const auto model = make_model(config, 1);
   const auto ids = parallel_ids(kRows, kLength);
   const testing::Allocations counter;
-  loss_of(*model, {.inputs_BT = ids, .targets_BT = ids}, {.training = true, .fused_head = "on"})
+  loss_of(*model, {.inputs_BT = ids, .targets_BT = ids}, {.training = true, .fused_head = AutoSwitch::kOn})
       .objective.backward();
   const double ratio = (plan.gradients + plan.activations + plan.working) / counter.peak();
   RecordProperty("ratio", std::to_string(ratio));

@@ -10,6 +10,7 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
+#include <fmt/format.h>
 
 #include "core/device.h"
 #include "model/model_size.h"
@@ -22,7 +23,8 @@ namespace {
 
 using testing::relative_error;
 
-ModelConfig tiny(const std::string& norm_place = "pre", const std::string& positions = "sinusoidal") {
+ModelConfig tiny(NormPlacement norm_place = NormPlacement::kPre,
+                 PositionEncoding positions = PositionEncoding::kSinusoidal) {
   ModelConfig config;
   config.family = "seq2seq";
   config.layers = 2, config.encoder_layers = 3, config.width = 16, config.heads = 2;
@@ -37,7 +39,7 @@ struct Pairs {
   at::Tensor lengths = at::tensor({7, 4, 1}, at::kLong);
 };
 
-class Seq2SeqKinds : public ::testing::TestWithParam<std::pair<const char*, const char*>> {
+class Seq2SeqKinds : public ::testing::TestWithParam<std::pair<NormPlacement, PositionEncoding>> {
  protected:
   Seq2Seq model_{tiny(GetParam().first, GetParam().second), 3};
   Pairs pairs_;
@@ -120,10 +122,12 @@ TEST_P(Seq2SeqKinds, RowsWithoutATokenGiveNoNaN) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Seq2SeqKinds,
-                         ::testing::Values(std::pair("pre", "sinusoidal"), std::pair("post", "sinusoidal"),
-                                           std::pair("pre", "rotary"), std::pair("post", "rotary")),
+                         ::testing::Values(std::pair(NormPlacement::kPre, PositionEncoding::kSinusoidal),
+                                           std::pair(NormPlacement::kPost, PositionEncoding::kSinusoidal),
+                                           std::pair(NormPlacement::kPre, PositionEncoding::kRotary),
+                                           std::pair(NormPlacement::kPost, PositionEncoding::kRotary)),
                          [](const auto& kind) {
-                           return std::string(kind.param.first) + "_" + kind.param.second;
+                           return fmt::format("{}_{}", name_of(kind.param.first), name_of(kind.param.second));
                          });
 
 TEST(Seq2Seq, DropoutFollowsFromItsNumber) {
@@ -157,7 +161,7 @@ TEST(Seq2Seq, PresetsHaveThePapersSizes) {
     }
   }
   // The count is right for the other kinds too.
-  auto config = tiny("post");
+  auto config = tiny(NormPlacement::kPost);
   config.share_embeddings = config.tie_embeddings = false;
   config.source_vocab_size = 31;
   EXPECT_EQ(Seq2Seq(config, 1).parameters().count(), model_size(config).total);
@@ -182,7 +186,8 @@ TEST(Seq2Seq, BadSizesAreRefused) {
 TEST(Seq2Seq, TheGpuAgrees) {
   if (cuda_device_count() == 0) GTEST_SKIP() << why_no_cuda();
   const at::Device gpu(device("cuda").name());
-  for (const auto& kind : {std::pair("pre", "sinusoidal"), std::pair("post", "rotary")}) {
+  for (const auto& kind : {std::pair(NormPlacement::kPre, PositionEncoding::kSinusoidal),
+                           std::pair(NormPlacement::kPost, PositionEncoding::kRotary)}) {
     Seq2Seq model(tiny(kind.first, kind.second), 3);
     const Pairs pairs;
     const auto run = [&](at::Device device) {

@@ -15,7 +15,7 @@ using testing::error_of;
 using testing::shared_data;
 
 /// Trained on a few made-up documents; words, digits, Chinese and runs of signs.
-std::unique_ptr<Tokenizer> small_tokenizer(const std::string& pattern = "gpt2") {
+std::unique_ptr<Tokenizer> small_tokenizer(SplitPattern pattern = SplitPattern::kGpt2) {
   int left = 50;
   Random random(4);
   BpeTrainOptions options;
@@ -73,7 +73,7 @@ TEST(Bpe, decode_names_an_id_that_is_not_there) {
 
 TEST(Bpe, what_was_encoded_before_changes_nothing) {
   // The cache of words and the cutting of long pieces must not be seen in the ids.
-  for (const char* pattern : {"gpt2", "none", "o200k"}) {
+  for (const auto pattern : {SplitPattern::kGpt2, SplitPattern::kNone, SplitPattern::kO200k}) {
     const auto warm = small_tokenizer(pattern);
     const auto& bpe = dynamic_cast<const Bpe&>(*warm);
     Random random(6);

@@ -24,8 +24,7 @@ std::vector<std::string> sentences() {
   return list;
 }
 
-std::unique_ptr<Tokenizer> trained(const std::string& type, const std::vector<std::string>& list,
-                                   int vocab = 30) {
+std::unique_ptr<Tokenizer> trained(TokenizerType type, const std::vector<std::string>& list, int vocab = 30) {
   SentencePieceTrainOptions options;
   options.vocab_size = vocab;
   options.model_type = type;
@@ -39,7 +38,7 @@ std::unique_ptr<Tokenizer> trained(const std::string& type, const std::vector<st
 
 TEST(SentencePiece, both_kinds_train_encode_decode_and_save) {
   const auto list = sentences();
-  for (const char* type : {"unigram", "bpe"}) {
+  for (const auto type : {TokenizerType::kUnigram, TokenizerType::kBpe}) {
     const auto tokenizer = trained(type, list);
     EXPECT_EQ(tokenizer->vocab_size(), 30);
     EXPECT_EQ(tokenizer->end_of_text(), 3);
@@ -61,7 +60,7 @@ TEST(SentencePiece, both_kinds_train_encode_decode_and_save) {
 
 TEST(SentencePiece, batches_over_threads_are_the_same) {
   const auto list = sentences();
-  const auto tokenizer = trained("bpe", list);
+  const auto tokenizer = trained(TokenizerType::kBpe, list);
   const std::vector<std::string_view> views(list.begin(), list.end());
   std::vector<std::vector<int32_t>> one, many;
   encode_batch(*tokenizer, views, one, 1);
@@ -89,7 +88,7 @@ TEST(SentencePiece, bytes_decode_to_themselves_where_a_character_is_not_whole) {
 
 TEST(SentencePiece, control_symbols_are_tokens_that_text_never_becomes) {
   const auto list = sentences();
-  for (const char* type : {"unigram", "bpe"}) {
+  for (const auto type : {TokenizerType::kUnigram, TokenizerType::kBpe}) {
     SentencePieceTrainOptions options;
     options.vocab_size = 32, options.model_type = type, options.threads = 1;
     options.control_symbols = {"<|im_start|>", "<|im_end|>"};
@@ -114,11 +113,12 @@ TEST(SentencePiece, a_long_text_is_cut_and_not_left_out) {
   while (spaces.size() < 200'000) spaces += spaces;
   const std::string dense(200'000, 'x');
   for (const std::string& text : {whole, spaces}) {
-    const auto tokenizer = trained("bpe", {text}, 50);
+    const auto tokenizer = trained(TokenizerType::kBpe, {text}, 50);
     EXPECT_EQ(tokenizer->vocab_size(), 50);
     EXPECT_EQ(tokenizer->encode("the").size(), 1u);
   }
-  EXPECT_LT(trained("bpe", {dense + "é" + dense}, 12)->encode(std::string(64, 'x')).size(), 20u);
+  EXPECT_LT(trained(TokenizerType::kBpe, {dense + "é" + dense}, 12)->encode(std::string(64, 'x')).size(),
+            20u);
 }
 
 TEST(SentencePiece, may_have_fewer_tokens_than_asked) {
@@ -133,11 +133,13 @@ TEST(SentencePiece, may_have_fewer_tokens_than_asked) {
 }
 
 TEST(SentencePiece, says_why_it_cannot_train) {
-  EXPECT_NE(error_of(ExitCode::kUsage, [] { trained("word", sentences()); }).find("word"), std::string::npos);
-  const auto message = error_of(ExitCode::kData, [] { trained("unigram", sentences(), 5000); });
+  EXPECT_NE(
+      error_of(ExitCode::kUsage, [] { trained(TokenizerType::kByteBpe, sentences()); }).find("byte_bpe"),
+      std::string::npos);
+  const auto message = error_of(ExitCode::kData, [] { trained(TokenizerType::kUnigram, sentences(), 5000); });
   EXPECT_NE(message.find("too high (5000)"), std::string::npos) << message;
   EXPECT_EQ(message.find(".cc("), std::string::npos) << message;
-  error_of(ExitCode::kData, [] { trained("bpe", {}); });
+  error_of(ExitCode::kData, [] { trained(TokenizerType::kBpe, {}); });
 }
 
 }  // namespace

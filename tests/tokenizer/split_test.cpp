@@ -144,9 +144,9 @@ TEST(Split, known_examples) {
 }
 
 TEST(Split, names_and_spellings) {
-  EXPECT_EQ(pattern_by_name("cl100k"), SplitPattern::kCl100k);
-  EXPECT_EQ(pattern_by_name("gpt7"), std::nullopt);
-  EXPECT_EQ(pattern_by_name(""), std::nullopt);
+  EXPECT_EQ(choice_named<SplitPattern>("cl100k"), SplitPattern::kCl100k);
+  EXPECT_EQ(choice_named<SplitPattern>("gpt7"), std::nullopt);
+  EXPECT_EQ(choice_named<SplitPattern>(""), std::nullopt);
   EXPECT_EQ(scanner_for("\\w+"), std::nullopt);
   // tiktoken's own spelling means something else to Hugging Face's engine.
   const char* tiktoken = R"('(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s)";

@@ -85,7 +85,7 @@ TEST(AutoSizes, WhatIsGivenStays) {
   const Recipe all = settled({});
   EXPECT_EQ(all.model.width, 64);
   EXPECT_EQ(all.model.preset, "");
-  EXPECT_EQ(all.data.holdout_by, "tail");
+  EXPECT_EQ(all.data.holdout_by, HoldoutBy::kTail);
   EXPECT_GT(all.train.epochs, 1);
   const Recipe some = settled({"--model.width", "96", "--train.steps", "7", "--data.seq_len", "32"});
   EXPECT_EQ(some.model.width, 96);

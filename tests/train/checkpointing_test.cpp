@@ -21,10 +21,10 @@ Recipe recipe_with(const std::string& checkpointing) {
 
 TEST(CheckpointedRun, LearnsTheSameToTheBitAndSaysWhatItUsed) {
   const TempFolder folder;
-  for (const char* optimizer : {"adamw", "muon"}) {
+  for (const auto optimizer : {OptimizerKind::kAdamw, OptimizerKind::kMuon}) {
     std::vector<Safetensors> weights;
     for (const char* blocks : {"none", "2", "all"}) {
-      const auto run = RunFolder::create(folder / (std::string(optimizer) + blocks), false);
+      const auto run = RunFolder::create(folder / (std::string(name_of(optimizer)) + blocks), false);
       auto recipe = recipe_with(blocks);
       recipe.train.optimizer = optimizer, recipe.train.embedding_lr = 0.002;
       Trainer(recipe, run).run();

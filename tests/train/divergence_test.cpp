@@ -197,7 +197,7 @@ TEST(Divergence, AGoodCheckpointIsNotRotatedOutByABadOne) {
   auto recipe = testing::small_recipe();
   recipe.train.stop_at = 8;
   Trainer(recipe, run).run();
-  recipe.train.stop_at = 0, recipe.train.lr = 1e6, recipe.train.schedule = "constant";
+  recipe.train.stop_at = 0, recipe.train.lr = 1e6, recipe.train.schedule = ScheduleKind::kConstant;
   recipe.train.save_steps = 1, recipe.train.keep_checkpoints = 1;
   Trainer worse(recipe, run, {.resume_from = load_checkpoint(run.checkpoints())});
   error_of(ExitCode::kFailure, [&] { worse.run(); });

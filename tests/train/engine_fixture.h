@@ -51,9 +51,9 @@ struct EngineFixture {
                                  .correct = metrics});
                },
                processes,
-               {.graphs = config.graph != "off",
+               {.graphs = config.graph != AutoSwitch::kOff,
                 .time = config.time_parts,
-                .global = config.loss_norm == "global",
+                .global = config.loss_norm == LossNorm::kGlobal,
                 .forbid_syncs = config.debug_syncs}),
         feed(device,
              [this]() -> std::optional<Staged> {
@@ -84,7 +84,7 @@ struct EngineFixture {
   std::vector<at::Tensor> gradients(const std::vector<Ids>& batches) {
     for (const auto& ids : batches) add(ids);
     for (size_t i = 0; i < batches.size(); ++i) pass(i == 0, false);
-    const double divisor = config.loss_norm == "global" ? sum(LossBuffer::kTokens) : 1;
+    const double divisor = config.loss_norm == LossNorm::kGlobal ? sum(LossBuffer::kTokens) : 1;
     std::vector<at::Tensor> result;
     for (const auto& gradient : optimizer.gradients()) result.push_back(gradient / divisor);
     return result;

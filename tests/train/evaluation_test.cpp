@@ -26,7 +26,7 @@ Task::Evaluation planted_failure() { throw std::runtime_error("planted"); }
 Recipe stale_recipe() {
   auto recipe = small_recipe();
   recipe.train.lr = 1e-30, recipe.train.min_lr = 1, recipe.train.weight_decay = 0;
-  recipe.train.precision = "bf16";  // values round to what they were
+  recipe.train.precision = Precision::kBf16;  // values round to what they were
   recipe.train.eval_steps = 2, recipe.train.patience = 3;
   return recipe;
 }
@@ -37,8 +37,8 @@ TEST(Evaluation, AHeldOutPartShorterThanARowDoesNotLoseTheRun) {
   for (int i = 0; i < 60; ++i) text += "Document " + std::to_string(i) + " says that the cat sat.\n\n";
   write_file_whole(folder / "text", text);
   auto recipe = small_recipe();
-  recipe.data.source = "text", recipe.data.rows = "stream", recipe.data.loss_after = "";
-  recipe.data.documents = "blank_line", recipe.data.train = {(folder / "text").string()};
+  recipe.data.source = DataSource::kText, recipe.data.rows = RowKind::kStream, recipe.data.loss_after = "";
+  recipe.data.documents = DocumentEnd::kBlankLine, recipe.data.train = {(folder / "text").string()};
   recipe.data.seq_len = 256, recipe.train.steps = 6, recipe.train.eval_steps = 2;
   const auto run = RunFolder::create(folder / "run", false);
   const auto result = Trainer(recipe, run).run();
@@ -56,9 +56,10 @@ TEST(Evaluation, HeldOutPairsThatAreAllTooLongDoNotLoseTheRun) {
   write_file_whole(folder / "train.tsv", train), write_file_whole(folder / "val.tsv", val);
   Recipe recipe = small_recipe();
   recipe.data = {};
-  recipe.data.source = "pairs", recipe.data.seq_len = 24, recipe.data.batch_tokens = 256;
+  recipe.data.source = DataSource::kPairs, recipe.data.seq_len = 24, recipe.data.batch_tokens = 256;
   recipe.data.train = {(folder / "train.tsv").string()}, recipe.data.val = {(folder / "val.tsv").string()};
-  recipe.tokenizer.type = "unigram", recipe.tokenizer.vocab_size = 20, recipe.model.family = "seq2seq";
+  recipe.tokenizer.type = TokenizerType::kUnigram, recipe.tokenizer.vocab_size = 20,
+  recipe.model.family = "seq2seq";
   recipe.train.steps = 4;
   const auto run = RunFolder::create(folder / "run", false);
   const auto result = Trainer(recipe, run).run();
@@ -73,7 +74,7 @@ TEST(Evaluation, WithoutASupervisedTokenThereIsNoLossOfZero) {
   for (int i = 0; i < 9; ++i) val += std::string(40, 'x') + " = " + std::to_string(i) + "\n\n";  // cut off
   write_file_whole(folder / "train", train), write_file_whole(folder / "val", val);
   auto recipe = small_recipe();
-  recipe.data.source = "text", recipe.data.documents = "blank_line";
+  recipe.data.source = DataSource::kText, recipe.data.documents = DocumentEnd::kBlankLine;
   recipe.data.train = {(folder / "train").string()}, recipe.data.val = {(folder / "val").string()};
   recipe.train.steps = 4;
   EXPECT_FALSE(Trainer(recipe, RunFolder::create(folder / "run", false)).run().held_out_loss);

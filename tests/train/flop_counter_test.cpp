@@ -78,7 +78,7 @@ TEST_P(CountedFlops, OfAttentionAreItsProductsWhateverTheKernel) {
 }
 
 /// Operations of a token in a step of a small model, counted and from shapes.
-std::pair<double, double> of_token(at::Device device, const std::string& family, const std::string& head,
+std::pair<double, double> of_token(at::Device device, const std::string& family, AutoSwitch head,
                                    const std::string& checkpointing = "none") {
   constexpr int64_t kLength = 16, kRows = 4;
   ModelConfig sizes;
@@ -101,7 +101,7 @@ std::pair<double, double> of_token(at::Device device, const std::string& family,
 }
 
 TEST_P(CountedFlops, OfAModelAreThoseOfItsShapes) {
-  for (const char* head : {"off", "on"})
+  for (const auto head : {AutoSwitch::kOff, AutoSwitch::kOn})
     for (const char* family : {"llama", "gpt2", "nanochat", "qwen3_moe"}) {
       const auto [count, shapes] = of_token(device, family, head);
       EXPECT_NEAR(count, shapes, (device.is_cuda() ? 1e-2 : 1e-9) * shapes)
@@ -110,8 +110,8 @@ TEST_P(CountedFlops, OfAModelAreThoseOfItsShapes) {
 }
 
 TEST_P(CountedFlops, OfAModelGrowByWhatIsComputedTwice) {
-  const double plain = of_token(device, "llama", "on").first,
-               twice = of_token(device, "llama", "on", "all").first;
+  const double plain = of_token(device, "llama", AutoSwitch::kOn).first,
+               twice = of_token(device, "llama", AutoSwitch::kOn, "all").first;
   EXPECT_GT(twice, 1.2 * plain);
   EXPECT_LT(twice, 4.0 / 3 * plain) << "the head is not";
 }
@@ -124,9 +124,9 @@ TEST_P(CountedFlops, OfARunAreCountedWhenDueAndChangeNothing) {
   recipe.train.device = GetParam();
   recipe.log.flops_steps = 5;
   std::vector<std::vector<double>> losses;
-  const auto told = [&](const std::string& flops) {
+  const auto told = [&](FlopCount flops) {
     recipe.log.flops = flops;
-    const auto run = RunFolder::create(folder / flops, false);
+    const auto run = RunFolder::create(folder / std::string(name_of(flops)), false);
     losses.push_back(Trainer(recipe, run).run().losses);
     std::map<int64_t, std::pair<double, double>> found;
     std::ifstream in(run.metrics());
@@ -138,7 +138,7 @@ TEST_P(CountedFlops, OfARunAreCountedWhenDueAndChangeNothing) {
     }
     return found;
   };
-  const auto shapes = told("shapes"), profiler = told("profiler");
+  const auto shapes = told(FlopCount::kShapes), profiler = told(FlopCount::kProfiler);
   EXPECT_EQ(losses[0], losses[1]);
   ASSERT_EQ(shapes.size(), 4u);
   for (const int64_t step : {2, 6, 10, 12}) {

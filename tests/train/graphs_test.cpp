@@ -69,7 +69,7 @@ void expect_equal(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
 }
 
 TEST(Graphs, SeveralProcessesFindTheirGradientsAfterAReplay) {
-  for (const char* optimizer : {"adamw", "muon"})
+  for (const auto optimizer : {OptimizerKind::kAdamw, OptimizerKind::kMuon})
     for (const auto dtype : {at::kFloat, at::kBFloat16})
       for (const bool set_to_none : {true, false})
         for (const int64_t accumulate : {1, 2, 3}) {
@@ -148,12 +148,12 @@ Interrupted interrupted_step(const TrainConfig& config, int64_t fails) {
 }
 
 TEST(OutOfMemory, AnywhereInAStepNothingIsAddedTwice) {
-  for (const char* optimizer : {"adamw", "muon"})
+  for (const auto optimizer : {OptimizerKind::kAdamw, OptimizerKind::kMuon})
     for (const int64_t accumulate : {1, 2}) {
       SCOPED_TRACE(::testing::Message() << optimizer << " accumulate " << accumulate);
       TrainConfig config;
       config.accumulate = accumulate, config.optimizer = optimizer;
-      config.set_to_none = accumulate == 1 || config.optimizer == "adamw";
+      config.set_to_none = accumulate == 1 || config.optimizer == OptimizerKind::kAdamw;
       const auto whole = interrupted_step(config, -1);
       int64_t went_on = 0, ended = 0;
       for (int64_t fails = 0;; ++fails) {
@@ -187,10 +187,10 @@ class GraphsOnGpu : public ::testing::Test {
 };
 
 TEST_F(GraphsOnGpu, OfSeveralProcessesAtWorldSize1EqualThePlainPath) {
-  for (const char* precision : {"bf16", "fp16"})
-    for (const char* optimizer : {"adamw", "muon"})
+  for (const auto precision : {Precision::kBf16, Precision::kFp16})
+    for (const auto optimizer : {OptimizerKind::kAdamw, OptimizerKind::kMuon})
       for (const int64_t accumulate : {1, 2}) {
-        if (precision == std::string("fp16") && optimizer == std::string("muon")) continue;
+        if (precision == Precision::kFp16 && optimizer == OptimizerKind::kMuon) continue;
         SCOPED_TRACE(::testing::Message() << precision << " " << optimizer << " accumulate " << accumulate);
         const TempFolder folder;
         auto recipe = small_recipe();
@@ -201,7 +201,7 @@ TEST_F(GraphsOnGpu, OfSeveralProcessesAtWorldSize1EqualThePlainPath) {
         const auto plain_run = RunFolder::create(folder / "plain", false),
                    several_run = RunFolder::create(folder / "several", false);
         auto plain_recipe = recipe;
-        plain_recipe.train.graph = "off";
+        plain_recipe.train.graph = AutoSwitch::kOff;
         const auto plain = Trainer(plain_recipe, plain_run).run();
         Processes processes(group_of_one());
         ASSERT_TRUE(processes.several());

@@ -16,12 +16,14 @@ namespace tightloop {
 namespace {
 
 struct Case {
-  std::string family, checkpointing = "none", head = "on";
+  std::string family, checkpointing = "none";
+  AutoSwitch head = AutoSwitch::kOn;
   double dropout = 0;
 };
 
 std::string name_of(const Case& c) {
-  return c.family + "_" + c.checkpointing + "_head_" + c.head + (c.dropout > 0 ? "_dropout" : "");
+  return c.family + "_" + c.checkpointing + "_head_" + std::string(name_of(c.head)) +
+         (c.dropout > 0 ? "_dropout" : "");
 }
 
 constexpr int64_t kPlanRows = 8, kPlanLength = 96;
@@ -35,7 +37,7 @@ ModelConfig config_of(const Case& c) {
   return config;
 }
 
-void forward_and_backward(LanguageModel& model, const std::string& head) {
+void forward_and_backward(LanguageModel& model, AutoSwitch head) {
   const at::Device device = model.device();
   const auto ids = at::full({kPlanRows, kPlanLength}, 3, at::TensorOptions(at::kLong).device(device));
   const auto random = at::full({}, 7, at::TensorOptions(at::kLong).device(device));
@@ -47,12 +49,13 @@ class Predicted : public ::testing::TestWithParam<Case> {};
 
 INSTANTIATE_TEST_SUITE_P(Each, Predicted,
                          ::testing::Values(Case{"gpt2"}, Case{"gpt2", "all"}, Case{"gpt2", "2"},
-                                           Case{"gpt2", "none", "off"}, Case{"gpt2", "none", "on", 0.1},
-                                           Case{"gpt2", "all", "on", 0.1}, Case{"llama"},
-                                           Case{"llama", "all"}, Case{"llama", "none", "on", 0.1},
+                                           Case{"gpt2", "none", AutoSwitch::kOff},
+                                           Case{"gpt2", "none", AutoSwitch::kOn, 0.1},
+                                           Case{"gpt2", "all", AutoSwitch::kOn, 0.1}, Case{"llama"},
+                                           Case{"llama", "all"}, Case{"llama", "none", AutoSwitch::kOn, 0.1},
                                            Case{"qwen3"}, Case{"qwen3", "all"}, Case{"qwen3_moe"},
                                            Case{"qwen3_moe", "all"}, Case{"nanochat"},
-                                           Case{"nanochat", "all"}, Case{"nanochat", "2", "off"}),
+                                           Case{"nanochat", "all"}, Case{"nanochat", "2", AutoSwitch::kOff}),
                          [](const auto& info) { return name_of(info.param); });
 
 TEST_P(Predicted, IsWithinATenthOfWhatTheCpuAllocates) {
@@ -81,7 +84,7 @@ TEST(MemoryPlan, IsWithinATenthOfWhatAGpuAllocates) {
     ModelConfig config = config_of({"gpt2", checkpointing});
     config.width = 512, config.ffn = 2048, config.head_size = 64, config.heads = 8, config.vocab_size = 8192;
     TrainConfig train;
-    train.micro_batch = 64, train.fused_head = "on";
+    train.micro_batch = 64, train.fused_head = AutoSwitch::kOn;
     const MemoryPlanner planner(config, train, kPlanLength, /*element=*/2, /*cuda=*/true);
     const auto plan = planner.plan(planner.written());
     const auto model = make_model(config, 1);
@@ -89,7 +92,7 @@ TEST(MemoryPlan, IsWithinATenthOfWhatAGpuAllocates) {
     const auto pass = [&] {
       const auto ids = at::full({64, kPlanLength}, 3, at::TensorOptions(at::kLong).device(at::kCUDA));
       const DeviceBatch batch{.inputs_BT = ids, .targets_BT = ids};
-      loss_of(*model, batch, {.training = true, .fused_head = "on"}).objective.backward();
+      loss_of(*model, batch, {.training = true, .fused_head = AutoSwitch::kOn}).objective.backward();
       for (const auto& parameter : model->parameters().all()) parameter.value.mutable_grad().reset();
       gpu.synchronize();
     };

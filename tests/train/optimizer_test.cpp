@@ -182,7 +182,7 @@ struct MuonFixture {
 
   explicit MuonFixture(at::Device device = at::kCPU) {
     model.width = 8, model.heads = 2, model.kv_heads = 1, model.head_size = 4;
-    config.optimizer = "muon", config.clip = 0;
+    config.optimizer = OptimizerKind::kMuon, config.clip = 0;
     const std::map<std::string, std::vector<int64_t>> parts{{"blocks.0.qkv", {8, 4, 4}},
                                                             {"blocks.0.gate_up", {10, 10}}};
     for (const auto& [full, start] : optimizer_golden().tensors) {
@@ -246,7 +246,7 @@ TEST(Muon, GoesOnFromItsState) {
 
 std::map<std::string, at::Tensor> state_of(Parameters& parameters, const ModelConfig& model) {
   TrainConfig config;
-  config.optimizer = "muon";
+  config.optimizer = OptimizerKind::kMuon;
   std::map<std::string, at::Tensor> state;
   const Optimizer optimizer(parameters, config, model, at::kFloat);
   for (const auto& [name, tensor] : optimizer.state()) state[name] = tensor;

@@ -13,12 +13,12 @@ const Environment kSlow{{"ATEN_CPU_CAPABILITY", "avx2"}, {"ONEDNN_MAX_CPU_ISA", 
 TEST(Precision, ACpuThatIsSlowAtBf16NeverTakesItByDefault) {
   if (!in_child()) return expect_success(1, kSlow);
   Device& cpu = cpu_device();
-  EXPECT_EQ(compute_dtype("auto", cpu), at::kFloat);
-  EXPECT_EQ(compute_dtype("bf16", cpu), at::kBFloat16);
-  for (const char* trained : {"bf16", "fp16", "auto", "fp32"})
-    EXPECT_EQ(inference_dtype("", trained, cpu), at::kFloat) << trained;
-  EXPECT_EQ(inference_dtype("auto", "bf16", cpu), at::kFloat);
-  EXPECT_EQ(inference_dtype("bf16", "fp32", cpu), at::kBFloat16) << "asked for by name";
+  EXPECT_EQ(compute_dtype(Precision::kAuto, cpu), at::kFloat);
+  EXPECT_EQ(compute_dtype(Precision::kBf16, cpu), at::kBFloat16);
+  for (const auto trained : {Precision::kBf16, Precision::kFp16, Precision::kAuto, Precision::kFp32})
+    EXPECT_EQ(inference_dtype({}, trained, cpu), at::kFloat) << name_of(trained);
+  EXPECT_EQ(inference_dtype(Precision::kAuto, Precision::kBf16, cpu), at::kFloat);
+  EXPECT_EQ(inference_dtype(Precision::kBf16, Precision::kFp32, cpu), at::kBFloat16) << "asked for by name";
 }
 
 TEST(Precision, SlowProductsAreNamedWithTheirRatio) {

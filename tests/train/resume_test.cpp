@@ -137,7 +137,7 @@ TEST(Resume, AnotherPrecisionGoesOnFromTheSameWeights) {
   auto recipe = small_recipe();
   recipe.train.steps = 8;
   const auto run = trained(recipe, folder / "run");
-  for (const char* precision : {"fp16", "bf16", "fp32", "fp16"}) {
+  for (const auto precision : {Precision::kFp16, Precision::kBf16, Precision::kFp32, Precision::kFp16}) {
     recipe.train.precision = precision, recipe.train.steps += 2;
     Trainer resumed(recipe, run, {.resume_from = load_checkpoint(run.checkpoints())});
     EXPECT_EQ(resumed.run().step, recipe.train.steps) << precision;

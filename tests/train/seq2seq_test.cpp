@@ -48,12 +48,12 @@ class GoldenSeq2Seq : public ::testing::TestWithParam<const char*> {
     EXPECT_LT(relative_error(logits * counted, tensor("logits") * counted), 1e-5);
     for (const auto& [name, form] :
          {std::pair("usual", Smoothing::kUniform), std::pair("divergence", Smoothing::kKullbackLeibler)}) {
-      for (const char* head : {"off", "on"}) {
+      for (const auto head : {AutoSwitch::kOff, AutoSwitch::kOn}) {
         for (const auto& parameter : model.parameters().all()) parameter.value.mutable_grad().reset();
         const auto loss = pair_loss(
             model, batch, {.label_smoothing = 0.1, .smoothing = form, .pad_id = kPad, .fused_head = head});
-        EXPECT_LT(relative_error(loss.sum, tensor(name)), 1e-5) << name << head;
-        EXPECT_LT(relative_error(loss.losses.sum(), tensor(name)), 1e-5) << name << head;
+        EXPECT_LT(relative_error(loss.sum, tensor(name)), 1e-5) << name << " " << head;
+        EXPECT_LT(relative_error(loss.losses.sum(), tensor(name)), 1e-5) << name << " " << head;
         EXPECT_EQ(loss.count.item<int64_t>(), counted.sum().item<int64_t>());
         loss.objective.backward();
         for (const auto& parameter : model.parameters().all())
@@ -81,7 +81,8 @@ TEST(GoldenSeq2SeqTraining, FiftyStepsFollowPyTorch) {
   Seq2Seq model(sizes, 1);
   load_weights(model.parameters(), seq2seq_golden().part("training.weight."), "seq2seq.safetensors");
   TrainConfig train;
-  train.steps = 50, train.warmup_steps = 20, train.lr = 0.3, train.schedule = "noam", train.clip = 0;
+  train.steps = 50, train.warmup_steps = 20, train.lr = 0.3, train.schedule = ScheduleKind::kNoam,
+  train.clip = 0;
   train.weight_decay = 0, train.beta1 = 0.9, train.beta2 = 0.98, train.eps = 1e-9;
   Optimizer optimizer(model.parameters(), train, sizes, at::kFloat);
   const auto sources = seq2seq_golden()["training.source"].to(at::kLong),

@@ -42,9 +42,9 @@ const char* const kTasks =
 
 TEST_F(SettleSource, FilesTakeThePlaceOfGeneratedData) {
   const Settled it(kTasks, {"--data.train", text_});
-  EXPECT_EQ(it.recipe.data.source, "text");
+  EXPECT_EQ(it.recipe.data.source, DataSource::kText);
   EXPECT_EQ(it.recipe.data.loss_after, "");
-  EXPECT_EQ(it.recipe.data.rows, "stream");
+  EXPECT_EQ(it.recipe.data.rows, RowKind::kStream);
   EXPECT_EQ(it.recipe.data.seq_len, 128);
   EXPECT_EQ(it.recipe.tokenizer.vocab_size, 4096);
   EXPECT_NE(it.said().find("a.txt holds plain text: data.source text"), std::string::npos) << it.said();
@@ -56,32 +56,33 @@ TEST_F(SettleSource, WhatTheCommandLineSaysStays) {
   const Settled it(kTasks, {"--data.train", text_, "--data.seq_len=24", "--tokenizer.vocab_size", "257",
                             "--data.rows", "pad", "--data.loss_after", "=>"});
   EXPECT_EQ(it.recipe.data.seq_len, 24);
-  EXPECT_EQ(it.recipe.data.rows, "pad");
+  EXPECT_EQ(it.recipe.data.rows, RowKind::kPad);
   EXPECT_EQ(it.recipe.data.loss_after, "=>");
   EXPECT_EQ(it.recipe.tokenizer.vocab_size, 257);
-  EXPECT_EQ(Settled(kTasks, {"--data.train", text_, "--data.source", "tasks"}).recipe.data.source, "tasks");
-  EXPECT_EQ(Settled("data: {source: text}", {"--data.train", chat_}).recipe.data.source, "text");
+  EXPECT_EQ(Settled(kTasks, {"--data.train", text_, "--data.source", "tasks"}).recipe.data.source,
+            DataSource::kTasks);
+  EXPECT_EQ(Settled("data: {source: text}", {"--data.train", chat_}).recipe.data.source, DataSource::kText);
 }
 
 TEST_F(SettleSource, ARecipeWithoutFilesStaysAsItIs) {
   const Settled it(kTasks, {"--train.steps", "5"});
-  EXPECT_EQ(it.recipe.data.source, "tasks");
+  EXPECT_EQ(it.recipe.data.source, DataSource::kTasks);
   EXPECT_EQ(it.recipe.data.seq_len, 24);
   EXPECT_TRUE(it.notes.empty());
-  EXPECT_EQ(Settled("train: {steps: 5}", {}).recipe.data.source, "text");
+  EXPECT_EQ(Settled("train: {steps: 5}", {}).recipe.data.source, DataSource::kText);
 }
 
 TEST_F(SettleSource, ARecipeOfConversationsNeedsSome) {
   const char* const sft = "data: {source: spelling, format: chat, rows: pad, seq_len: 340}";
   const Settled it(sft, {"--data.train", chat_});
-  EXPECT_EQ(it.recipe.data.source, "jsonl");
-  EXPECT_EQ(it.recipe.data.format, "chat");
-  EXPECT_EQ(it.recipe.data.rows, "pad");
+  EXPECT_EQ(it.recipe.data.source, DataSource::kJsonl);
+  EXPECT_EQ(it.recipe.data.format, RecordFormat::kChat);
+  EXPECT_EQ(it.recipe.data.rows, RowKind::kPad);
   EXPECT_NE(it.said().find("conversations (prompt, completion): data.source jsonl, format chat"),
             std::string::npos)
       << it.said();
   const std::string questions = write("q.jsonl", R"({"question":"q","answer":"a"})");
-  EXPECT_EQ(Settled(sft, {"--data.train", questions}).recipe.data.format, "question");
+  EXPECT_EQ(Settled(sft, {"--data.train", questions}).recipe.data.format, RecordFormat::kQuestion);
   const char* const stage = "data: {source: spelling}\ntrain: {stage: sft}";
   for (const std::string& file : {text_, write("t.jsonl", R"({"text":"a"})")}) {
     testing::error_of(ExitCode::kData, [&] { Settled(stage, {"--data.train", file}); });
@@ -98,7 +99,7 @@ TEST_F(SettleSource, ATranslatorReadsPairs) {
       "vocab_size: "
       "160}";
   const Settled it(toy, {"--data.train", pairs});
-  EXPECT_EQ(it.recipe.data.source, "pairs");
+  EXPECT_EQ(it.recipe.data.source, DataSource::kPairs);
   EXPECT_EQ(it.recipe.tokenizer.vocab_size, 4096);
   testing::error_of(ExitCode::kData, [&] { Settled(toy, {"--data.train", text_}); });
 }
@@ -107,13 +108,13 @@ TEST_F(SettleSource, EntriesOfAMixtureAreSettledToo) {
   const Settled it("data: {mixture: [name=a train=" + chat_ + ", name=b source=tasks]}", {});
   EXPECT_EQ(it.recipe.data.mixture[0], "name=a train=" + chat_ + " source=jsonl");
   EXPECT_EQ(it.recipe.data.mixture[1], "name=b source=tasks");
-  EXPECT_EQ(it.recipe.data.source, "text");
+  EXPECT_EQ(it.recipe.data.source, DataSource::kText);
   EXPECT_ANY_THROW(Settled("data: {mixture: [name=a train=" + chat_ + "]}", {"--data.train", text_}));
   EXPECT_NO_THROW(Settled("data: {mixture: [name=a, name=b train=" + chat_ + "]}", {"--data.train", chat_}));
   const Settled own("data: {mixture: [name=a source=tasks, name=b source=spelling format=chat], rows: pack}",
                     {"--data.train", chat_});
   EXPECT_TRUE(own.recipe.data.mixture.empty());
-  EXPECT_EQ(own.recipe.data.source, "jsonl");
+  EXPECT_EQ(own.recipe.data.source, DataSource::kJsonl);
 }
 
 }  // namespace

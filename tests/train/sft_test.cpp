@@ -24,7 +24,8 @@ ModelConfig sizes(bool experts) {
 
 TrainConfig settings() {
   TrainConfig config;
-  config.steps = 50, config.accumulate = 4, config.loss_norm = "micro", config.schedule = "minimind";
+  config.steps = 50, config.accumulate = 4, config.loss_norm = LossNorm::kMicro,
+  config.schedule = ScheduleKind::kMinimind;
   config.lr = 5e-3, config.clip = 1, config.beta2 = 0.999, config.weight_decay = 0.01;
   config.decay_vectors = true;  // its AdamW knows no groups
   return config;

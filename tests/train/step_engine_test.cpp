@@ -67,7 +67,7 @@ double difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
 }
 
 TEST(Accumulation, IsTheSameHoweverTheRowsAreCut) {
-  for (const char* head : {"off", "on"})
+  for (const auto head : {AutoSwitch::kOff, AutoSwitch::kOn})
     for (const auto& [dtype, tolerance] : {std::pair{at::kDouble, 1e-12}, {at::kFloat, 1e-5}}) {
       SCOPED_TRACE(::testing::Message() << dtype << " fused head " << head);
       TrainConfig config;
@@ -99,7 +99,7 @@ TEST(Accumulation, AMicroBatchWithNothingToLearnChangesNothing) {
 }
 
 TEST(Accumulation, NothingToLearnAtAllChangesNothing) {
-  for (const char* norm : {"global", "micro"}) {
+  for (const auto norm : {LossNorm::kGlobal, LossNorm::kMicro}) {
     auto model = make_model(engine_model(), 3);
     TrainConfig config;
     config.accumulate = 2, config.loss_norm = norm;
@@ -116,7 +116,7 @@ TEST(Accumulation, NothingToLearnAtAllChangesNothing) {
 // By hand: the mean of each micro-batch, and the mean of those.
 TEST(Accumulation, MicroIsTheMeanOfMeans) {
   TrainConfig config;
-  config.loss_norm = "micro", config.accumulate = 4;
+  config.loss_norm = LossNorm::kMicro, config.accumulate = 4;
   const EngineRows data;
   auto model = make_model(engine_model(), 3);
   model->parameters().to(at::kCPU, at::kDouble);
@@ -149,7 +149,7 @@ struct Balanced : LanguageModel {
 
 TEST(Accumulation, BalanceIsWeighedAsTheLossesAre) {
   const EngineRows data;
-  for (const char* norm : {"global", "micro"}) {
+  for (const auto norm : {LossNorm::kGlobal, LossNorm::kMicro}) {
     TrainConfig config;
     config.loss_norm = norm, config.accumulate = 4;
     Balanced trained;
@@ -163,7 +163,7 @@ TEST(Accumulation, BalanceIsWeighedAsTheLossesAre) {
     for (size_t i = 1; i < batches.size(); ++i) {
       const auto tokens = static_cast<double>(batches[i].supervised());
       const auto rows = static_cast<double>(batches[i].inputs.size(0));  // what the balance's gradient is
-      const bool global = config.loss_norm == "global";
+      const bool global = config.loss_norm == LossNorm::kGlobal;
       const Tensor part = loss_of(model, {batches[i].inputs, batches[i].targets},
                                   {.scale = at::full({}, global ? 1 : 1 / tokens / 4, at::kDouble)})
                               .objective;
@@ -171,7 +171,7 @@ TEST(Accumulation, BalanceIsWeighedAsTheLossesAre) {
       count += tokens, balance_sum += global ? rows * tokens : rows / 4;
     }
     objective.backward();
-    const double divisor = config.loss_norm == "global" ? count : 1;
+    const double divisor = config.loss_norm == LossNorm::kGlobal ? count : 1;
     const Tensor balance = with - model.embedding.grad() / divisor;
     EXPECT_NEAR(balance.mean().item<double>(), balance_sum / divisor / (kEngineVocab * 4), 1e-6) << norm;
     EXPECT_LT((balance - balance.mean()).abs().max().item<double>(), 1e-6) << norm;
@@ -179,7 +179,7 @@ TEST(Accumulation, BalanceIsWeighedAsTheLossesAre) {
 }
 
 TEST(StepEngine, ANonFiniteGradientChangesNothingButTheCount) {
-  for (const char* optimizer : {"adamw", "muon"}) {
+  for (const auto optimizer : {OptimizerKind::kAdamw, OptimizerKind::kMuon}) {
     auto model = make_model(engine_model(), 3);
     TrainConfig config;
     config.optimizer = optimizer;

@@ -119,7 +119,7 @@ class TrainerOnGpu : public ::testing::Test {
   void SetUp() override {
     if (cuda_device_count() == 0) GTEST_SKIP() << why_no_cuda();
   }
-  static Recipe recipe(const std::string& precision) {
+  static Recipe recipe(Precision precision) {
     auto recipe = mixed_recipe();
     recipe.train.device = "cuda", recipe.train.precision = precision, recipe.train.deterministic = true;
     recipe.train.debug_syncs = true;
@@ -133,7 +133,7 @@ class TrainerOnGpu : public ::testing::Test {
 };
 
 TEST_F(TrainerOnGpu, ResumesToTheBit) {
-  for (const char* precision : {"fp32", "bf16", "fp16"}) {
+  for (const auto precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
     SCOPED_TRACE(precision);
     expect_resumes_exactly(recipe(precision));
   }
@@ -143,7 +143,7 @@ TEST_F(TrainerOnGpu, LooksAtLossesAsOftenAsToldAndAveragesAlike) {
   const TempFolder folder;
   std::vector<double> means;
   for (const int64_t interval : {1, 10}) {
-    auto recipe = this->recipe("bf16");
+    auto recipe = this->recipe(Precision::kBf16);
     recipe.train.steps = 1000, recipe.train.loss_extract_interval = interval;
     recipe.data.mixture.clear(), recipe.tasks.questions = 20000;  // less than one epoch
     Trainer trainer(recipe, RunFolder::create(folder / std::to_string(interval), false));
@@ -157,16 +157,16 @@ TEST_F(TrainerOnGpu, LooksAtLossesAsOftenAsToldAndAveragesAlike) {
 
 TEST_F(TrainerOnGpu, GraphsChangeNothing) {
   for (const char* family : {"llama", "gpt2", "qwen3_moe", "nanochat"})
-    for (const char* optimizer : {"adamw", "muon"}) {
-      SCOPED_TRACE(std::string(family) + " " + optimizer);
+    for (const auto optimizer : {OptimizerKind::kAdamw, OptimizerKind::kMuon}) {
+      SCOPED_TRACE(::testing::Message() << family << " " << optimizer);
       const TempFolder folder;
-      auto with = recipe("bf16");
+      auto with = recipe(Precision::kBf16);
       with.train.steps = 200, with.model.family = family, with.train.optimizer = optimizer;
       with.train.embedding_lr = 0.002, with.train.lr_scale = 0.1;
       if (with.model.family == "nanochat")
         with.model.dropout = 0, with.model.width = 128, with.model.heads = 1;
       auto without = with;
-      without.train.graph = "off";
+      without.train.graph = AutoSwitch::kOff;
       const auto a = RunFolder::create(folder / "with", false),
                  b = RunFolder::create(folder / "without", false);
       EXPECT_EQ(losses(with, a), losses(without, b));
@@ -176,7 +176,7 @@ TEST_F(TrainerOnGpu, GraphsChangeNothing) {
 
 TEST_F(TrainerOnGpu, TwoRunsAreTheSameToTheBit) {
   const TempFolder folder;
-  auto recipe = this->recipe("bf16");
+  auto recipe = this->recipe(Precision::kBf16);
   recipe.train.steps = 200;
   const auto a = RunFolder::create(folder / "a", false), b = RunFolder::create(folder / "b", false);
   EXPECT_EQ(losses(recipe, a), losses(recipe, b));
@@ -186,10 +186,12 @@ TEST_F(TrainerOnGpu, TwoRunsAreTheSameToTheBit) {
 TEST_F(TrainerOnGpu, Fp16FollowsFp32) {
   const TempFolder folder;
   std::vector<double> last;
-  for (const char* precision : {"fp32", "tf32", "fp16"}) {
+  for (const auto precision : {Precision::kFp32, Precision::kTf32, Precision::kFp16}) {
     auto recipe = this->recipe(precision);
     recipe.model.dropout = 0;
-    last.push_back(*Trainer(recipe, RunFolder::create(folder / precision, false)).run().held_out_loss);
+    last.push_back(*Trainer(recipe, RunFolder::create(folder / std::string(name_of(precision)), false))
+                        .run()
+                        .held_out_loss);
   }
   EXPECT_NEAR(last[1], last[0], 0.05 * last[0]);
   EXPECT_NEAR(last[2], last[0], 0.05 * last[0]);
@@ -218,7 +220,7 @@ TEST(Trainer, LoggingIntervalDoesNotChangeTheMeanLoss) {
     const auto run = RunFolder::create(folder / std::to_string(interval), false);
     auto recipe = trainer_recipe();
     recipe.train.logging_steps = interval, recipe.data.loss_after = "",
-    recipe.data.rows = "stream";  // equal counts
+    recipe.data.rows = RowKind::kStream;  // equal counts
     const auto losses = Trainer(recipe, run).run().losses;
     double sum = 0;
     for (const double loss : losses) sum += loss;
@@ -231,21 +233,23 @@ TEST(Trainer, LoggingIntervalDoesNotChangeTheMeanLoss) {
 TEST(Trainer, Bf16FollowsFp32) {
   const TempFolder folder;
   std::vector<double> last;
-  for (const char* precision : {"fp32", "bf16"}) {
+  for (const auto precision : {Precision::kFp32, Precision::kBf16}) {
     auto recipe = trainer_recipe();
     recipe.train.precision = precision;
-    last.push_back(*Trainer(recipe, RunFolder::create(folder / precision, false)).run().held_out_loss);
+    last.push_back(*Trainer(recipe, RunFolder::create(folder / std::string(name_of(precision)), false))
+                        .run()
+                        .held_out_loss);
   }
   EXPECT_NEAR(last[1], last[0], 0.05 * last[0]);
 }
 
 TEST(Trainer, ALearningRateOfAThousandIsNamed) {
   const TempFolder folder;
-  for (const char* optimizer : {"adamw", "muon"}) {
+  for (const auto optimizer : {OptimizerKind::kAdamw, OptimizerKind::kMuon}) {
     auto recipe = trainer_recipe();
     recipe.train.optimizer = optimizer;
     recipe.train.lr = recipe.train.matrix_lr = recipe.train.embedding_lr = 1e3, recipe.train.warmup_steps = 0;
-    Trainer trainer(recipe, RunFolder::create(folder / optimizer, false));
+    Trainer trainer(recipe, RunFolder::create(folder / std::string(name_of(optimizer)), false));
     const auto message = error_of(ExitCode::kFailure, [&] { trainer.run(); });
     EXPECT_NE(message.find("learning rate"), std::string::npos) << message;
   }
@@ -270,8 +274,8 @@ TEST(Trainer, DataWithNothingToLearnIsNamed) {
 
 TEST(Trainer, BatchesWithNothingToLearnAreCountedAndDoNoHarm) {
   const TempFolder folder;
-  for (const char* norm : {"global", "micro"}) {
-    const auto run = RunFolder::create(folder / norm, false);
+  for (const auto norm : {LossNorm::kGlobal, LossNorm::kMicro}) {
+    const auto run = RunFolder::create(folder / std::string(name_of(norm)), false);
     auto recipe = trainer_recipe();
     recipe.data.seq_len = 16, recipe.train.micro_batch = 1;  // some answers are cut off
     recipe.train.loss_norm = norm;
@@ -306,7 +310,8 @@ TEST(Trainer, AMixtureShowsALossForEachSource) {
 TEST(Trainer, MuonLearnsAndResumesToTheBit) {
   const TempFolder folder;
   auto recipe = trainer_recipe();
-  recipe.train.optimizer = "muon", recipe.train.embedding_lr = 0.002, recipe.train.schedule = "wsd";
+  recipe.train.optimizer = OptimizerKind::kMuon, recipe.train.embedding_lr = 0.002,
+  recipe.train.schedule = ScheduleKind::kWsd;
   const auto whole = RunFolder::create(folder / "whole", false),
              parts = RunFolder::create(folder / "parts", false);
   const auto losses = Trainer(recipe, whole).run().losses;
@@ -322,10 +327,11 @@ TEST(Trainer, MuonLearnsAndResumesToTheBit) {
 TEST(Trainer, TheChunkedHeadTrainsAlike) {
   const TempFolder folder;
   std::vector<std::vector<double>> losses;
-  for (const char* head : {"off", "on"}) {
+  for (const auto head : {AutoSwitch::kOff, AutoSwitch::kOn}) {
     auto recipe = trainer_recipe();
     recipe.train.fused_head = head;
-    losses.push_back(Trainer(recipe, RunFolder::create(folder / head, false)).run().losses);
+    losses.push_back(
+        Trainer(recipe, RunFolder::create(folder / std::string(name_of(head)), false)).run().losses);
   }
   for (size_t i = 0; i < losses[0].size(); ++i) EXPECT_NEAR(losses[1][i], losses[0][i], 1e-3 * losses[0][i]);
 }

@@ -13,19 +13,19 @@ using testing::TempFolder;
 
 Recipe toy() {
   Recipe recipe;
-  recipe.data.source = "toy_pairs", recipe.data.seq_len = 32, recipe.data.batch_tokens = 256;
+  recipe.data.source = DataSource::kToyPairs, recipe.data.seq_len = 32, recipe.data.batch_tokens = 256;
   recipe.tasks.questions = 600, recipe.tasks.held_out = 30;
-  recipe.tokenizer.type = "unigram", recipe.tokenizer.vocab_size = 120;
+  recipe.tokenizer.type = TokenizerType::kUnigram, recipe.tokenizer.vocab_size = 120;
   recipe.model.family = "seq2seq", recipe.model.layers = 1, recipe.model.width = 32, recipe.model.heads = 2;
   recipe.model.dropout = 0.1;
-  recipe.train.device = "cpu", recipe.train.precision = "fp32", recipe.train.threads = 1;
+  recipe.train.device = "cpu", recipe.train.precision = Precision::kFp32, recipe.train.threads = 1;
   recipe.train.steps = 40, recipe.train.lr = 1e-2, recipe.train.logging_steps = 4;
   recipe.train.label_smoothing = 0.1;
   return recipe;
 }
 
 TEST(TranslationTask, LearnsAndResumesToTheBit) {
-  for (const char* smoothing : {"uniform", "kl"}) {
+  for (const auto smoothing : {Smoothing::kUniform, Smoothing::kKullbackLeibler}) {
     const TempFolder folder;
     auto recipe = toy();
     recipe.train.smoothing = smoothing, recipe.train.accumulate = 2;
@@ -74,7 +74,7 @@ TEST(Trainer, StopsWhenTheHeldOutLossNoLongerFallsAndKeepsTheBest) {
   auto recipe = toy();
   recipe.train.lr = 1e-30, recipe.train.eval_steps = 2, recipe.train.patience = 3;  // nothing will improve
   recipe.train.min_lr = 1, recipe.train.keep_best = true, recipe.train.keep_checkpoints = 1;
-  recipe.train.weight_decay = 0, recipe.train.precision = "bf16";  // values round to what they were
+  recipe.train.weight_decay = 0, recipe.train.precision = Precision::kBf16;  // values round to what they were
   const auto result = Trainer(recipe, run).run();
   EXPECT_TRUE(result.stopped_early);
   EXPECT_FALSE(result.interrupted);

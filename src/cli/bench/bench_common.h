@@ -52,7 +52,7 @@ inline double milliseconds_of(Device& device, const std::function<void()>& work)
 /// The recipe to measure; `synthetic`: on random ids instead of its data.
 inline Recipe recipe_to_measure(const std::string& file, const Settings& settings, bool synthetic) {
   Recipe recipe = read_recipe(file, settings);
-  if (synthetic) recipe.data.source = "random", recipe.data.rows = "stream";
+  if (synthetic) recipe.data.source = DataSource::kRandom, recipe.data.rows = RowKind::kStream;
   return recipe;
 }
 

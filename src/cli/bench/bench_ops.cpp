@@ -15,7 +15,7 @@
 #include "cli/bench/bench_common.h"
 #include "cli/verbs.h"
 #include "core/error.h"
-#include "core/progress_line.h"
+#include "core/terminal/progress_line.h"
 #include "train/engine/device_speed.h"
 #include "train/engine/precision.h"
 
@@ -56,7 +56,7 @@ void bench_ops(const BenchOpsArguments& options) {
   train.device = options.device;
   Device& device = training_device(train, -1);
   const bool gpu = device.is_cuda();
-  const auto dtype = compute_dtype("auto", device);
+  const auto dtype = compute_dtype(Precision::kAuto, device);
   const auto cases = op_cases(gpu ? kBenchSizesGpu : kBenchSizesCpu, dtype, at::Device(device.name()));
   if (std::ranges::none_of(cases,
                            [&](const OpCase& one) { return one.op.find(options.only) != std::string::npos; }))

@@ -9,13 +9,14 @@
 #include <numeric>
 #include <vector>
 
+#include "cli/add_choice.h"
 #include "cli/at_least.h"
 #include "cli/output.h"
 #include "cli/report.h"
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "core/interrupt.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 #include "data/read/line_reader.h"
 #include "score/bootstrap.h"
 #include "score/chrf.h"
@@ -25,7 +26,8 @@ namespace tightloop::cli {
 namespace {
 
 struct BleuArguments {
-  std::string reference, hypothesis, second, tokenize = "13a";
+  std::string reference, hypothesis, second;
+  BleuTokens tokenize = BleuTokens::k13a;
   bool lowercase = false, sentences = false, json = false;
   int64_t samples = 1000, seed = 12345;
 };
@@ -64,7 +66,7 @@ ScoredSystem count(const BleuArguments& options, const std::vector<std::string>&
                    const std::string& file) {
   const auto hypotheses = read_lines(file);
   check_lengths(options.reference, references.size(), file, hypotheses.size());
-  const BleuOptions how{bleu_tokens(options.tokenize), options.lowercase};
+  const BleuOptions how{options.tokenize, options.lowercase};
   ScoredSystem system;
   for (size_t i = 0; i < references.size(); ++i) {
     throw_if_interrupted();
@@ -134,8 +136,7 @@ void measure(const BleuArguments& options) {
     throw usage_error("--sentence and --hyp2 ask for different things: give one of them.");
   const auto references = read_lines(options.reference);
   const ScoredSystem system = count(options, references, options.hypothesis);
-  const std::string signature =
-      bleu_signature({bleu_tokens(options.tokenize), options.lowercase}, options.sentences);
+  const std::string signature = bleu_signature({options.tokenize, options.lowercase}, options.sentences);
   nlohmann::json json = corpus_json(system);
   json["signature"] = signature;
   json["chrf_signature"] = chrf_signature(options.lowercase);
@@ -177,8 +178,7 @@ void add_bleu(CLI::App& app) {
   verb->add_option("--ref", options->reference, "The references, one a line")->required();
   verb->add_option("--hyp", options->hypothesis, "The translations, one a line")->required();
   verb->add_option("--hyp2", options->second, "Those of another system: is the difference chance?");
-  verb->add_option("--tokenize", options->tokenize, "13a, zh, char or none, as sacreBLEU defines them")
-      ->check(CLI::IsMember({"13a", "zh", "char", "none"}));
+  add_choice(*verb, "--tokenize", options->tokenize, "As sacreBLEU defines them");
   verb->add_flag("--lowercase", options->lowercase, "Upper and lower case count as equal");
   verb->add_flag("--sentence", options->sentences, "Scores of every line: BLEU, tab, chrF");
   verb->add_option("--samples", options->samples, "With --hyp2: samples of the paired bootstrap")

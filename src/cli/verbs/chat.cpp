@@ -14,7 +14,7 @@
 #include "core/files.h"
 #include "core/interrupt.h"
 #include "core/log.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 #include "infer/chat_session.h"
 
 namespace tightloop::cli {
@@ -138,7 +138,7 @@ void chat(const ChatArguments& options, const Settings& settings) {
   run.recipe.bind().apply(settings);
   const ChatTemplate chat(run.recipe.chat, *run.tokenizer);
   const DataConfig& data = run.recipe.data;
-  if (data.mixture.empty() && (data.source == "text" || data.source == "tasks"))
+  if (data.mixture.empty() && (data.source == DataSource::kText || data.source == DataSource::kTasks))
     log::warn(
         "This model was trained on text and has seen no conversation. Fine-tune it on some: "
         "--train.init_from in a recipe for them; or let it continue a text: tightloop generate.");

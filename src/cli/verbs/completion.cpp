@@ -1,6 +1,7 @@
 #include <CLI/App.hpp>
 #include <memory>
 
+#include "cli/add_choice.h"
 #include "cli/command_tree.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
@@ -8,16 +9,14 @@
 namespace tightloop::cli {
 
 void add_completion(CLI::App& app) {
-  auto what = std::make_shared<std::string>();
+  auto what = std::make_shared<Script>();
   auto* verb = app.add_subcommand("completion", "Print a script for a shell, or the manual page");
-  verb->add_option("WHAT", *what, "bash, zsh, fish or man")
-      ->required()
-      ->check(CLI::IsMember({"bash", "zsh", "fish", "man"}));
+  add_choice(*verb, "WHAT", *what, "For which shell, or man")->required();
   verb->footer("Example: source <(tightloop completion bash)");
   verb->group("");  // not in the help
   verb->callback([what, &app] {
     const CommandTree tree = command_tree(app);
-    put(*what == "man" ? manual_page(tree) : completion_script(tree, *what));
+    put(*what == Script::kMan ? manual_page(tree) : completion_script(tree, *what));
   });
 }
 

@@ -14,7 +14,7 @@
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 #include "data/batch/show.h"
 #include "data/check.h"
 #include "data/dataset.h"
@@ -57,8 +57,9 @@ void print_text(const DataCheck& result, const char* unit, bool bad) {
 void check(const DataArguments& options, const Settings& settings) {
   Recipe recipe = read_recipe(options.file, settings);
   require_files(recipe.data);
-  const std::string on_bad_record = recipe.data.on_bad_record;
-  if (on_bad_record == "auto") recipe.data.on_bad_record = "skip";  // what is wrong is counted first
+  const OnBadRecord on_bad_record = recipe.data.on_bad_record;
+  if (on_bad_record == OnBadRecord::kAuto)
+    recipe.data.on_bad_record = OnBadRecord::kSkip;  // what is wrong is counted first
   const PairTokenizers tokenizers = make_tokenizers(recipe);
   const auto result =
       check_data({recipe.data, recipe.tasks, recipe.chat, *tokenizers.source, tokenizers.own_target.get()},

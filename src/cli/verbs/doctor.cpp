@@ -19,7 +19,7 @@
 #include "core/device.h"
 #include "core/error.h"
 #include "core/plugin.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 #include "core/threads.h"
 #include "data/read/parquet.h"
 

@@ -18,7 +18,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/log.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 #include "data/dataset.h"
 #include "data/read/json_files.h"
 #include "infer/chat_session.h"
@@ -62,13 +62,13 @@ bool has_data(const DataConfig& data) {
 bool apply_settings(Recipe& recipe, const Settings& settings) {
   Config config = recipe.bind();
   config.apply(settings);
-  if (config.commanded("data.train") || recipe.data.source == "auto") {
+  if (config.commanded("data.train") || recipe.data.source == DataSource::kAuto) {
     Recipe settled = recipe;
     for (const std::string& note : settle_source(settled, config)) log::info("{}", note);
     recipe.data.source = settled.data.source, recipe.data.mixture = settled.data.mixture;
   }
   return config.commanded("data.documents") ||
-         (has_data(recipe.data) && recipe.data.mixture.empty() && recipe.data.source == "text");
+         (has_data(recipe.data) && recipe.data.mixture.empty() && recipe.data.source == DataSource::kText);
 }
 
 void measure_text(const EvalArguments& options, LoadedRun& run, bool cut, Findings& findings) {
@@ -98,7 +98,7 @@ void measure_text(const EvalArguments& options, LoadedRun& run, bool cut, Findin
       text.documents > 0
           ? fmt::format("read as in training: {} (data.documents {}), an end-of-text token behind each\n",
                         text.documents == 1 ? "one document" : fmt::format("{} documents", text.documents),
-                        run.recipe.data.documents)
+                        name_of(run.recipe.data.documents))
           : "read as one text, nothing added\n";
 }
 
@@ -128,7 +128,7 @@ void measure_held_out(const std::string& folder, LoadedRun& run, const Dataset& 
   loading.shuffle = false;
   Loader loader(dataset.val, loading);
   const auto loss = held_out_loss(*run.model, loader, /*limit=*/0);
-  const int64_t bytes = run.recipe.data.rows == "stream"
+  const int64_t bytes = run.recipe.data.rows == RowKind::kStream
                             ? predicted_bytes(*dataset.val, loss.tokens, *run.tokenizer)
                             : 0;  // other rows leave tokens out
   const double bits = TextLoss{loss.sum, loss.tokens}.bits_per_byte(bytes);
@@ -179,7 +179,7 @@ void evaluate_translator(const EvalArguments& options, const std::string& folder
   const auto dataset = load_dataset(run.recipe.data, run.recipe.tasks, *run.tokenizers.source,
                                     run.recipe.chat, &run.tokenizers.target(), RunFolder(folder).index());
   if (dataset.val->size() == 0) throw usage_error("'{}' held no pairs out.", folder);
-  const BleuOptions bleu{.tokens = bleu_tokens(run.recipe.train.bleu_tokenize)};
+  const BleuOptions bleu{.tokens = run.recipe.train.bleu_tokenize};
   const auto scores = held_out_scores(*run.model, *dataset.val, run.tokenizers.target(), {}, bleu,
                                       std::max<int64_t>(options.limit, 0));
   if (options.json) {
@@ -223,7 +223,7 @@ void evaluate(const EvalArguments& options, const Settings& settings) {
     const auto dataset = load_dataset(run.recipe.data, run.recipe.tasks, *run.tokenizer, run.recipe.chat,
                                       nullptr, RunFolder(folder).index());
     measure_held_out(folder, run, dataset, findings);
-    const bool tasks = run.recipe.data.source == "tasks";
+    const bool tasks = run.recipe.data.source == DataSource::kTasks;
     constexpr int64_t kQuestions = 100;  // written-out answers take their time
     auto exam = tasks ? exam_of(held_out_questions(run.recipe.tasks), *run.tokenizer)
                       : exam_of(*dataset.val, dataset.sources, *run.tokenizer, stops,

@@ -3,6 +3,7 @@
 #include <CLI/App.hpp>
 #include <memory>
 
+#include "cli/add_choice.h"
 #include "cli/model_choice.h"
 #include "cli/verbs.h"
 #include "core/log.h"
@@ -30,9 +31,8 @@ void add_export(CLI::App& app) {
   verb->add_option("--run,--model", options->run,
                    "A run, a checkpoint or a Hugging Face folder (default: the newest run in runs/)");
   verb->add_option("--to", options->to, "The folder to write; it must not exist or be empty")->required();
-  verb->add_option("--dtype", options->writing.dtype,
-                   "Of the weights (default: as they were imported, else bf16)")
-      ->check(CLI::IsMember({"bf16", "fp32", "fp16"}));
+  add_choice(*verb, "--dtype", options->writing.dtype,
+             "Of the weights (default: as they were imported, else bf16)");
   verb->add_option("--step", options->writing.step, "Of a run: this checkpoint instead of the newest");
   verb->footer("Example: tightloop export --run runs/quickstart --to quickstart-hf --dtype fp32");
   verb->callback([=] { write(*options); });

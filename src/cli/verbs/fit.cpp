@@ -11,7 +11,7 @@
 #include "cli/training_memory.h"
 #include "cli/verbs.h"
 #include "core/error.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 #include "model/model_size.h"
 
 namespace tightloop::cli {

@@ -17,7 +17,7 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/log.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 #include "infer/chat_session.h"
 #include "infer/prompts.h"
 #include "infer/text_stream.h"
@@ -70,7 +70,7 @@ nlohmann::json answer_json(const TextPrompt& prompt, const Prompt& asked, const 
 /// A model of conversations ends a text that is none.
 void say_how_to_ask(const ModelChoice& choice, const LoadedRun& run) {
   const DataConfig& data = run.recipe.data;
-  const bool text = data.mixture.empty() && (data.source == "text" || data.generated());
+  const bool text = data.mixture.empty() && (data.source == DataSource::kText || data.generated());
   if (text || !chat_template(run.recipe.chat, *run.tokenizer)) return;
   log::info(
       "Nothing was generated: the model ended the text at once. If it learned conversations, ask it with: "

@@ -10,7 +10,7 @@
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 #include "train/run/run_tokenizer.h"
 #include "train/settings/loading.h"
 

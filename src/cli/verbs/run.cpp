@@ -18,7 +18,7 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/log.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 #include "core/version.h"
 
 namespace tightloop::cli {

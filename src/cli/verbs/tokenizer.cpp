@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/add_choice.h"
 #include "cli/at_least.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
@@ -28,13 +29,15 @@ namespace tightloop::cli {
 namespace {
 
 struct TrainOptions {
-  TrainOptions() { data.source = "auto"; }
+  TrainOptions() { data.source = DataSource::kAuto; }
 
   DataConfig data;
   BpeTrainOptions bpe;
   SentencePieceTrainOptions pieces;
   std::vector<std::string> special = TokenizerConfig().special_tokens;
-  std::string type = "byte_bpe", side = "both", output;
+  TokenizerType type = TokenizerType::kByteBpe;
+  PairSide side = PairSide::kBoth;
+  std::string output;
   bool overwrite = false;
 };
 
@@ -43,7 +46,8 @@ struct ExportTokenizerOptions {
 };
 
 struct CodeOptions {
-  std::string tokenizer, special = "default";
+  std::string tokenizer;
+  SpecialText special = SpecialText::kDefault;
   bool lines = false;
 };
 
@@ -62,23 +66,21 @@ void train(TrainOptions options) {
   size_t bytes = 0, tokens = 0;
   std::string text;
   make_folder(options.output);  // first: a folder that cannot be is known before the work
-  if (!options.data.train_target.empty()) options.data.source = "pairs";
-  if (options.data.source == "auto") {
+  if (!options.data.train_target.empty()) options.data.source = DataSource::kPairs;
+  if (options.data.source == DataSource::kAuto) {
     const InferredSource found = infer_source(options.data, /*pairs=*/false);
     options.data.source = found.source;
-    if (found.source != "text")
-      log::info("{} holds {}: --source {}.", found.file.string(), found.holds, found.source);
+    if (found.source != DataSource::kText)
+      log::info("{} holds {}: --source {}.", found.file.string(), found.holds, name_of(found.source));
   }
-  const PairSide side = options.side == "source"   ? PairSide::kSource
-                        : options.side == "target" ? PairSide::kTarget
-                                                   : PairSide::kBoth;
-  if (side != PairSide::kBoth && options.data.source != "pairs")
+  const PairSide side = options.side;
+  if (side != PairSide::kBoth && options.data.source != DataSource::kPairs)
     throw usage_error("--side is for pairs: add --source pairs.");
   TokenizerConfig config;
   config.special_tokens = options.special;
   std::unique_ptr<Tokenizer> tokenizer;
   BadRecords bad;
-  if (options.type == "byte_bpe") {
+  if (options.type == TokenizerType::kByteBpe) {
     if (options.bpe.vocab_size < 257)
       throw usage_error("a byte-level BPE has at least 257 tokens; --vocab-size is {}.",
                         options.bpe.vocab_size);
@@ -87,7 +89,7 @@ void train(TrainOptions options) {
   } else {
     options.pieces.model_type = options.type, options.pieces.exact = false;
     options.pieces.vocab_size = options.bpe.vocab_size, options.pieces.threads = options.bpe.threads;
-    if (options.data.source != "pairs") options.pieces.control_symbols = config.chat_tokens();
+    if (options.data.source != DataSource::kPairs) options.pieces.control_symbols = config.chat_tokens();
     tokenizer = train_tokenizer(options.pieces, options.data, {}, side, &bad);
   }
   if (bad.total() > 0) log::warn("{}", bad.report());
@@ -113,12 +115,9 @@ void export_files(const ExportTokenizerOptions& options) {
 
 void encode(const CodeOptions& options) {
   const auto tokenizer = load_tokenizer(tokenizer_path(options.tokenizer));
-  const auto special = options.special == "parse"  ? SpecialText::kParse
-                       : options.special == "text" ? SpecialText::kText
-                                                   : SpecialText::kDefault;
   const auto print_ids = [&](const std::string& text) {
     throw_if_interrupted();
-    put(fmt::format("[{}]\n", fmt::join(tokenizer->encode(text, special), ",")));
+    put(fmt::format("[{}]\n", fmt::join(tokenizer->encode(text, options.special), ",")));
   };
   if (!options.lines) return print_ids(read_standard_input());
   for (std::string line; std::getline(std::cin, line);) print_ids(line);
@@ -166,30 +165,26 @@ void add_tokenizer(CLI::App& app) {
       ->required();
   train_verb->add_option("--vocab-size", training->bpe.vocab_size, "Tokens, special ones included")
       ->check(CLI::Range(16, 1'000'000));
-  train_verb->add_option("--type", training->type, "byte_bpe, or SentencePiece's unigram or bpe")
-      ->check(CLI::IsMember({"byte_bpe", "unigram", "bpe"}));
+  add_choice(*train_verb, "--type", training->type, "byte_bpe, or SentencePiece's unigram or bpe");
   train_verb
       ->add_option("--coverage", training->pieces.character_coverage,
                    "SentencePiece: fraction of the text's characters that get a token")
       ->check(between(0.9, 1));
   train_verb->add_option("--target", training->data.train_target,
                          "Of pairs in two files: the translations, line by line with FILES");
-  train_verb->add_option("--side", training->side, "Of pairs: both, source or target")
-      ->check(CLI::IsMember({"both", "source", "target"}));
-  train_verb->add_option("--pattern", training->bpe.pattern,
-                         "gpt2, gpt4 (cl100k), o200k, qwen, nanochat, llama3 or none");
+  add_choice(*train_verb, "--side", training->side, "Of pairs: whose sentences");
+  add_choice(*train_verb, "--pattern", training->bpe.pattern, "How text is split before merging");
   train_verb->add_option(
       "--special", training->special,
       "Special tokens, which text never becomes (default: <|endoftext|> and the marks of a chat)");
-  train_verb
-      ->add_option("--on-bad-record", training->data.on_bad_record,
-                   "Records that cannot be used: skip, fail, or auto (skip, unless they are more than 5 %)")
-      ->check(CLI::IsMember({"auto", "skip", "fail"}));
+  add_choice(*train_verb, "--on-bad-record", training->data.on_bad_record,
+             "Records that cannot be used: skip, fail, or auto (skip, unless they are more than 5 %)");
   train_verb->add_option("--threads", training->bpe.threads, "0: all cores");
-  train_verb->add_option("--documents", training->data.documents, "file, blank_line or line")
-      ->check(CLI::IsMember({"file", "blank_line", "line"}));
-  train_verb->add_option("--source", training->data.source,
-                         "text, jsonl, parquet or pairs: what the files hold (default: what they look like)");
+  add_choice(*train_verb, "--documents", training->data.documents, "Where one document of a text file ends",
+             {DocumentEnd::kFile, DocumentEnd::kBlankLine, DocumentEnd::kLine});
+  add_choice(
+      *train_verb, "--source", training->data.source, "What the files hold (default: what they look like)",
+      {DataSource::kAuto, DataSource::kText, DataSource::kJsonl, DataSource::kParquet, DataSource::kPairs});
   train_verb->add_option("--text-field", training->data.text_field, "Of JSONL: the field with the text");
   train_verb->add_option("--output", training->output, "Folder to write")->required();
   train_verb->add_flag("--overwrite", training->overwrite, "Replace a tokenizer that is in that folder");
@@ -213,9 +208,7 @@ void add_tokenizer(CLI::App& app) {
   auto encoding = std::make_shared<CodeOptions>(), decoding = std::make_shared<CodeOptions>();
   auto* encode_verb = tokenizer->add_subcommand("encode", "Text on standard input -> ids");
   add_code_options(*encode_verb, *encoding);
-  encode_verb
-      ->add_option("--special", encoding->special, "Special tokens in the text: parse, text, or default")
-      ->check(CLI::IsMember({"default", "parse", "text"}));
+  add_choice(*encode_verb, "--special", encoding->special, "Special tokens in the text");
   encode_verb->footer(
       "Example: echo Hello | tightloop tokenizer encode --tokenizer runs/a/tokenizer --lines");
   encode_verb->callback([=] { encode(*encoding); });

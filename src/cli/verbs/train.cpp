@@ -17,7 +17,7 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/log.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 #include "dist/processes.h"
 #include "infer/exam.h"
 #include "infer/translate.h"
@@ -74,7 +74,7 @@ void finish(Trainer& trainer, const TrainResult& result, const fs::path& root) {
             root.string());
   if (result.step < trainer.recipe().train.steps && !result.stopped_early)
     return log::info("Go on with: {}", again);
-  if (trainer.recipe().data.source == "tasks") examine(trainer);
+  if (trainer.recipe().data.source == DataSource::kTasks) examine(trainer);
 }
 
 /// BLEU and chrF of some held-out pairs, where the recipe wants them.
@@ -85,9 +85,8 @@ void evaluate_translations(Trainer& trainer) {
   trainer.also_evaluate([held_out, &train]() -> Task::Evaluation {
     TranslateOptions how;
     how.decode.beam = 1;  // the final word is 'tightloop eval' or 'translate', with a beam
-    const auto scores =
-        held_out_scores(held_out->model, held_out->pairs, held_out->target, how,
-                        {.tokens = bleu_tokens(train.bleu_tokenize)}, train.eval_translations);
+    const auto scores = held_out_scores(held_out->model, held_out->pairs, held_out->target, how,
+                                        {.tokens = train.bleu_tokenize}, train.eval_translations);
     return {{"eval/bleu", scores.bleu}, {"eval/chrf", scores.chrf}};
   });
 }

@@ -21,8 +21,8 @@
 #include "core/input_file.h"
 #include "core/interrupt.h"
 #include "core/log.h"
-#include "core/progress_line.h"
-#include "core/terminal.h"
+#include "core/terminal/progress_line.h"
+#include "core/terminal/terminal.h"
 
 namespace tightloop::cli {
 

@@ -17,8 +17,8 @@ namespace tightloop {
 
 struct LoaderOptions {
   int64_t rows = 8;       // in a micro-batch, of this rank
-  int64_t seq_len = 256;  // batches are row_length() long: seq_len, or seq_len - 1 for "pad"
-  std::string rows_kind = "stream";
+  int64_t seq_len = 256;  // batches are row_length() long: seq_len, or seq_len - 1 for kPad
+  RowKind rows_kind = RowKind::kStream;
   int32_t pad_id = 0;
   uint64_t seed = 0;
   bool shuffle = true;  // false: the rows in order, one pass, the last batch filled up with masked rows

@@ -137,12 +137,11 @@ class PackedRows : public RowPlan {
 
 }  // namespace
 
-std::unique_ptr<RowPlan> make_row_plan(const std::string& kind, std::shared_ptr<const Documents> documents,
+std::unique_ptr<RowPlan> make_row_plan(RowKind kind, std::shared_ptr<const Documents> documents,
                                        int64_t seq_len, int32_t pad_id, uint64_t seed) {
-  if (kind == "stream") return std::make_unique<StreamRows>(std::move(documents), seq_len);
-  if (kind == "pad") return std::make_unique<PaddedRows>(std::move(documents), seq_len, pad_id);
-  if (kind == "pack") return std::make_unique<PackedRows>(std::move(documents), seq_len, pad_id, seed);
-  throw usage_error("data.rows: there is no kind of rows '{}'.", kind);
+  if (kind == RowKind::kStream) return std::make_unique<StreamRows>(std::move(documents), seq_len);
+  if (kind == RowKind::kPad) return std::make_unique<PaddedRows>(std::move(documents), seq_len, pad_id);
+  return std::make_unique<PackedRows>(std::move(documents), seq_len, pad_id, seed);
 }
 
 }  // namespace tightloop

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "data/data_config.h"
 #include "data/store/documents.h"
 
 namespace tightloop {
@@ -51,7 +52,7 @@ class RowPlan {
 /// documents laid side by side, best fit first, into rows of seq_len positions; one that is longer is cut
 /// with a token of overlap. A data error says so when there is not enough for a single row. `seed` decides
 /// which documents meet in a packed row.
-std::unique_ptr<RowPlan> make_row_plan(const std::string& kind, std::shared_ptr<const Documents> documents,
+std::unique_ptr<RowPlan> make_row_plan(RowKind kind, std::shared_ptr<const Documents> documents,
                                        int64_t seq_len, int32_t pad_id, uint64_t seed);
 
 }  // namespace tightloop

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 
 namespace tightloop {
 

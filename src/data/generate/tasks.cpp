@@ -1,5 +1,7 @@
 #include "data/generate/tasks.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <unordered_set>
 #include <utility>
@@ -49,15 +51,23 @@ Question add_question(const TasksConfig& config, Random& random) {
   return {"add", fmt::format("add {} {} =", a, b), fmt::format("{}", a + b)};
 }
 
+struct TaskKind {
+  std::string_view name;
+  Question (*make)(const TasksConfig&, Random&);
+};
+constexpr TaskKind kTasks[] = {
+    {"reverse", reverse_question}, {"sort", sort_question}, {"count", count_question}, {"add", add_question}};
+
 Question make_question(const std::string& kind, const TasksConfig& config, Random& random) {
-  if (kind == "reverse") return reverse_question(config, random);
-  if (kind == "sort") return sort_question(config, random);
-  if (kind == "count") return count_question(config, random);
-  if (kind == "add") return add_question(config, random);
-  const auto guess = nearest(kind, {"reverse", "sort", "count", "add"});
-  throw usage_error(
-      "tasks.kinds: there is no task '{}'.{}", kind,
-      guess ? fmt::format(" Did you mean '{}'?", *guess) : " There are reverse, sort, count, add.");
+  std::vector<std::string> names;
+  for (const TaskKind& task : kTasks) {
+    if (task.name == kind) return task.make(config, random);
+    names.emplace_back(task.name);
+  }
+  const auto guess = nearest(kind, names);
+  throw usage_error("tasks.kinds: there is no task '{}'.{}", kind,
+                    guess ? fmt::format(" Did you mean '{}'?", *guess)
+                          : fmt::format(" There are {}.", fmt::join(names, ", ")));
 }
 
 bool is_held_out(const Question& question, const TasksConfig& config) {

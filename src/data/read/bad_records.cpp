@@ -68,12 +68,12 @@ std::string BadRecords::details() const {
 }
 
 std::string advice_about_files(const DataConfig& config, bool any_good) {
-  if (config.generated() || config.source == "shards" || config.source == "parquet") return {};
+  if (config.generated() || is_one_of(config.source, {DataSource::kShards, DataSource::kParquet})) return {};
   std::vector<fs::path> paths;
   for (const auto* patterns : {&config.train, &config.train_target, &config.val, &config.val_target})
     std::ranges::move(expand_all(*patterns), std::back_inserter(paths));
   std::string advice = encoding_advice(paths);
-  if (advice.empty() && !any_good && config.source == "jsonl" && !paths.empty() &&
+  if (advice.empty() && !any_good && config.source == DataSource::kJsonl && !paths.empty() &&
       !holds_json_records(paths[0]))
     advice = fmt::format(
         "'{}' does not look like JSON. data.source jsonl reads an object a line, or a list of them; plain "
@@ -91,7 +91,7 @@ void refuse_too_many_bad(const DataConfig& config, const BadRecords& bad, uint64
   const double share = static_cast<double>(bad_bytes) / static_cast<double>(bad_bytes + good_bytes);
   const bool many = count >= kFew && static_cast<double>(count) > kMostBad * static_cast<double>(all);
   const bool much = (count >= kFew || bad_bytes >= kFewBytes) && share > kMostBad;
-  if (config.on_bad_record != "auto" || count == 0 || (!many && !much && good > 0)) return;
+  if (config.on_bad_record != OnBadRecord::kAuto || count == 0 || (!many && !much && good > 0)) return;
   throw data_error(
       "{} of {} documents{} cannot be used: {}{}\nTo go on without them, however many they are: "
       "--data.on_bad_record skip.",

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 #include "data/read/byte_stream.h"
 
 namespace tightloop {

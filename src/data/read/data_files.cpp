@@ -23,11 +23,11 @@ std::vector<fs::path> shard_paths(const std::vector<std::string>& patterns, cons
 
 // Of one source; `of` says which, after the name of the part.
 void add_files(const DataConfig& config, const std::string& of, std::vector<DataFile>& files) {
-  if (config.generated() || config.source == "random") return;
+  if (!config.reads_files()) return;
   const auto add = [&](const std::vector<fs::path>& paths, const char* part) {
     for (const fs::path& path : paths) files.push_back({path, part + of});
   };
-  if (config.source == "shards") {
+  if (config.source == DataSource::kShards) {
     add(train_shards(config), "train");
     add(held_out_shards(config), "val");
     return;

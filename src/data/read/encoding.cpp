@@ -7,7 +7,7 @@
 #include <array>
 
 #include "core/error.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 #include "data/read/byte_stream.h"
 
 namespace tightloop {

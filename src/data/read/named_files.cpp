@@ -58,11 +58,12 @@ std::vector<std::string> doubts_about_files(const DataConfig& config) {
   Named named;
   for (const MixtureEntry& entry : entries) {
     const DataConfig& data = entry.data;
-    if (data.generated() || data.source == "shards" || data.source == "random") continue;
+    if (!data.reads_files() || data.source == DataSource::kShards) continue;
     named.add(data.train, entry.name + ".train");
     named.add(data.train_target, entry.name + ".train_target");
     named.add(data.val, entry.name + ".val");
-    if (data.source == "text") named.look_for_records(data.train), named.look_for_records(data.val);
+    if (data.source == DataSource::kText)
+      named.look_for_records(data.train), named.look_for_records(data.val);
     named.add(data.val_target, entry.name + ".val_target");
   }
   return std::move(named).doubts();

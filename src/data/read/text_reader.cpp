@@ -19,7 +19,7 @@ bool is_blank(char byte) { return kBlank.find(byte) != std::string_view::npos; }
 
 TextReader::TextReader(std::vector<fs::path> paths, TextOptions options)
     : options_(std::move(options)), paths_(std::move(paths)) {
-  if (options_.documents == "separator" && options_.separator.empty()) {
+  if (options_.documents == DocumentEnd::kSeparator && options_.separator.empty()) {
     throw usage_error("data.separator is empty: name the text between two documents.");
   }
   for (const fs::path& path : paths_) names_.push_back(path.string());
@@ -61,13 +61,13 @@ void TextReader::fill() {
 size_t TextReader::find_end(size_t& next) const {
   const std::string_view text = std::string_view(buffer_).substr(used_);
   size_t end = std::string_view::npos;
-  if (options_.documents == "line") {
+  if (options_.documents == DocumentEnd::kLine) {
     end = text.find('\n');
     next = end + 1;
-  } else if (options_.documents == "separator") {
+  } else if (options_.documents == DocumentEnd::kSeparator) {
     end = text.find(options_.separator);
     next = end + options_.separator.size();
-  } else if (options_.documents == "blank_line") {
+  } else if (options_.documents == DocumentEnd::kBlankLine) {
     for (size_t newline = first_ ? 0 : text.find('\n'); newline < text.size();
          newline = text.find('\n', newline + 1)) {
       // Blank lines behind this one: the last line end that only white space leads to. (A document's own
@@ -132,7 +132,8 @@ void TextReader::emit(const Cut& cut, RecordBatch& batch) {
   record.file = static_cast<uint32_t>(file_ - 1);
   record.line = line_;
   record.byte = byte_;
-  if (cut.ends_document && options_.documents != "file" && options_.documents != "separator") {
+  if (cut.ends_document && options_.documents != DocumentEnd::kFile &&
+      options_.documents != DocumentEnd::kSeparator) {
     while (text.ends_with('\r') || text.ends_with('\n')) text.remove_suffix(1);
   }
   record.bytes = text;

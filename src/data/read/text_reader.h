@@ -5,14 +5,15 @@
 #include <string_view>
 #include <vector>
 
+#include "data/data_config.h"
 #include "data/read/byte_stream.h"
 #include "data/read/record.h"
 
 namespace tightloop {
 
 struct TextOptions {
-  std::string documents = "blank_line";  // data.documents
-  std::string separator;
+  DocumentEnd documents = DocumentEnd::kBlankLine;
+  std::string separator{};
   uint64_t max_document = uint64_t{64} << 20;  // a longer one is cut into several
   /// Longer documents come as several records, so that one document can keep all threads busy. Cuts are made
   /// where tokenizers cut too: after a line end, or before a space between two words.

@@ -21,11 +21,7 @@ std::string_view bracketed(std::string_view text) {
 }  // namespace
 
 void ChatConfig::describe(Fields& fields) {
-  fields
-      .add("form", form,
-           "How turns are written: chatml (Qwen), minimind (chatml, learning the last line end too), "
-           "nanochat, or own")
-      .choices({"chatml", "minimind", "nanochat", "own"});
+  fields.add("form", form, "How turns are written");
   fields.add("system_prompt", system_prompt,
              "Put first in conversations that have no system prompt of their own");
   fields.add("begin", begin, "For `form: own`: what every conversation starts with");
@@ -34,16 +30,14 @@ void ChatConfig::describe(Fields& fields) {
   fields.add("assistant", assistant,
              "For `form: own`: an assistant turn; what follows {content} is learned up to {end}, or else up "
              "to the first control token");
-  fields
-      .add("answer_tokens", answer_tokens,
-           "Where an assistant's answer holds a token of the tokenizer by its name, such as <think>: refuse "
-           "the record, learn the name as plain text, or parse it and learn the token")
-      .choices({"refuse", "text", "parse"});
+  fields.add("answer_tokens", answer_tokens,
+             "What becomes of a token of the tokenizer that an assistant's answer holds by its name, such as "
+             "<think>");
 }
 
 ChatSpelling chat_spelling(const ChatConfig& config) {
-  if (config.form == "own") return {config.begin, config.system, config.user, config.assistant, ""};
-  if (config.form == "nanochat") {
+  if (config.form == ChatForm::kOwn) return {config.begin, config.system, config.user, config.assistant, ""};
+  if (config.form == ChatForm::kNanochat) {
     return {"<|bos|>", "", "<|user_start|>{content}<|user_end|>",
             "<|assistant_start|>{content}<|assistant_end|>{end}", "<|output_start|>{content}<|output_end|>"};
   }
@@ -52,7 +46,8 @@ ChatSpelling chat_spelling(const ChatConfig& config) {
                       "<|im_start|>assistant\n{content}<|im_end|>{end}\n",
                       "<|im_start|>user\n<tool_response>\n{content}\n</tool_response><|im_end|>\n"};
   // MiniMind's own training also learns the line end behind the end token.
-  if (config.form == "minimind") chatml.assistant = "<|im_start|>assistant\n{content}<|im_end|>\n{end}";
+  if (config.form == ChatForm::kMinimind)
+    chatml.assistant = "<|im_start|>assistant\n{content}<|im_end|>\n{end}";
   return chatml;
 }
 
@@ -62,7 +57,7 @@ class ChatTemplate::Writer {
  public:
   Writer(const ChatTemplate& chat, std::vector<int32_t>& ids, std::vector<uint8_t>* mask)
       : tokenizer_(chat.tokenizer_),
-        answers_(chat.answer_tokens_ == "parse" ? SpecialText::kParse : SpecialText::kText),
+        answers_(chat.answer_tokens_ == AnswerTokens::kParse ? SpecialText::kParse : SpecialText::kText),
         ids_(ids),
         mask_(mask) {
     pending_.clear();
@@ -118,7 +113,7 @@ ChatTemplate::ChatTemplate(const ChatConfig& config, const Tokenizer& tokenizer)
   forms_[static_cast<int>(Role::kAssistant)] = parse_form(spelling.assistant, "chat.assistant");
   has_tool_turns_ = !spelling.tool.empty();
   if (has_tool_turns_) forms_[static_cast<int>(Role::kTool)] = parse_form(spelling.tool, "chat.form");
-  if (config.form == "nanochat") {
+  if (config.form == ChatForm::kNanochat) {
     code_begin_ = parse("<|python_start|>"), code_end_ = parse("<|python_end|>");
     output_begin_ = parse("<|output_start|>"), output_end_ = parse("<|output_end|>");
   }
@@ -198,20 +193,20 @@ BadKind ChatTemplate::check(std::span<const Message> messages, std::string& why)
   for (const Message& message : messages) {
     const bool answer = message.role == Role::kAssistant && message.part != Message::Part::kOutput;
     if (message.part != Message::Part::kText && code_begin_.empty()) {
-      why = fmt::format("chat.form {} has no tokens around code and its output", form_);
+      why = fmt::format("chat.form {} has no tokens around code and its output", name_of(form_));
       return BadKind::kNotInTemplate;
     }
     if (message.role == Role::kTool && !has_tool_turns_) {
-      why = fmt::format("chat.form {} has no form for a turn of a tool", form_);
+      why = fmt::format("chat.form {} has no form for a turn of a tool", name_of(form_));
       return BadKind::kNotInTemplate;
     }
     if (system_joins_user_) {
       if (waiting && message.role != Role::kUser) break;
       waiting = message.role == Role::kSystem ? &message : nullptr;
     }
-    if (answer && answer_tokens_ == "parse") continue;
+    if (answer && answer_tokens_ == AnswerTokens::kParse) continue;
     std::string_view token = smuggled_token(message.text);
-    if (token.empty() && answer && answer_tokens_ == "refuse")
+    if (token.empty() && answer && answer_tokens_ == AnswerTokens::kRefuse)
       token = find_token(message.text, [](int32_t, bool comes) { return !comes; });
     if (token.empty()) continue;
     why =
@@ -221,8 +216,8 @@ BadKind ChatTemplate::check(std::span<const Message> messages, std::string& why)
     return BadKind::kControlToken;
   }
   if (!waiting) return BadKind::kNone;
-  why =
-      fmt::format("chat.form {} puts a system turn into the user's turn behind it, and none follows", form_);
+  why = fmt::format("chat.form {} puts a system turn into the user's turn behind it, and none follows",
+                    name_of(form_));
   return BadKind::kNotInTemplate;
 }
 

@@ -25,12 +25,31 @@ struct Message {
   bool opens = true, closes = true;
 };
 
+/// How turns are written.
+enum class ChatForm { kChatml, kMinimind, kNanochat, kOwn };
+template <>
+inline constexpr auto kChoices<ChatForm> = std::to_array<Choice<ChatForm>>({
+    {ChatForm::kChatml, "chatml", "as Qwen"},
+    {ChatForm::kMinimind, "minimind", "chatml, learning the last line end too"},
+    {ChatForm::kNanochat, "nanochat"},
+    {ChatForm::kOwn, "own", "as chat.begin, system, user and assistant say"},
+});
+
+/// What becomes of a token of the tokenizer that an answer holds by its name, such as <think>.
+enum class AnswerTokens { kRefuse, kText, kParse };
+template <>
+inline constexpr auto kChoices<AnswerTokens> = std::to_array<Choice<AnswerTokens>>({
+    {AnswerTokens::kRefuse, "refuse", "the record is bad"},
+    {AnswerTokens::kText, "text", "its name is learned as plain text"},
+    {AnswerTokens::kParse, "parse", "the token is learned"},
+});
+
 /// The section `chat`: how conversations become tokens.
 struct ChatConfig {
-  std::string form = "chatml";
+  ChatForm form = ChatForm::kChatml;
   std::string system_prompt;
   std::string begin, system, user, assistant;
-  std::string answer_tokens = "refuse";
+  AnswerTokens answer_tokens = AnswerTokens::kRefuse;
 
   void describe(Fields& fields);
 };
@@ -87,7 +106,8 @@ class ChatTemplate {
 
   const Tokenizer& tokenizer_;
   std::string system_prompt_;
-  std::string form_, answer_tokens_;
+  ChatForm form_;
+  AnswerTokens answer_tokens_;
   bool system_joins_user_ = false;  // a system prompt stands at the head of the first user turn
   bool has_tool_turns_ = true;
   std::vector<int32_t> controls_;  // of the template

@@ -91,7 +91,7 @@ AnswerShape answer_shape(dom::object record) {
 
 void read_answer(dom::object record, AnswerShape shape, const DataConfig& config, std::string& joined,
                  std::vector<Message>& messages) {
-  demand_known_fields(record, shape == AnswerShape::kPrompt ? "prompt" : "instruction", config);
+  demand_known_fields(record, fields_with_meaning(shape), config);
   if (const auto system = said_in(record, config, {"system", "system_prompt"}))
     messages.push_back({Role::kSystem, text_of(*system, "system")});
   if (shape == AnswerShape::kInstruction) {

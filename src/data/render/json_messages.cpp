@@ -141,8 +141,9 @@ void split_calculations(std::vector<Message>& messages) {
   messages.back().closes = true;
 }
 
-void demand_known_fields(dom::object record, std::string_view format, const DataConfig& config) {
-  for (const std::string_view name : fields_with_meaning(format)) {
+void demand_known_fields(dom::object record, std::span<const std::string_view> fields,
+                         const DataConfig& config) {
+  for (const std::string_view name : fields) {
     dom::element value;
     if (name == config.question_field || name == config.answer_field || name == config.choices_field ||
         record.at_key(name).get(value) != simdjson::SUCCESS || says_nothing(value) ||
@@ -152,21 +153,29 @@ void demand_known_fields(dom::object record, std::string_view format, const Data
   }
 }
 
-std::span<const std::string_view> fields_with_meaning(std::string_view format) {
-  static constexpr std::array<std::string_view, 19> kNames{
-      // part of a record with one answer
-      "system", "system_prompt",
-      // always
-      "tools", "functions", "function_call", "tool_calls", "documents", "images", "image", "videos", "video",
-      "audios", "audio", "thinking", "reasoning_content",
-      // beside an instruction, a prompt or a question
-      "passage",
-      // part of an instruction, beside a prompt or a question
-      "input", "context", "history"};
-  const auto names = std::span(kNames);
-  if (format == "instruction") return names.subspan(2, 14);
-  if (format == "prompt") return names.subspan(2);
-  return format == "chat" ? names.first(15) : names;
+namespace {
+
+constexpr std::string_view kFieldsWithMeaning[] = {
+    // part of a record with one answer
+    "system", "system_prompt",
+    // always
+    "tools", "functions", "function_call", "tool_calls", "documents", "images", "image", "videos", "video",
+    "audios", "audio", "thinking", "reasoning_content",
+    // beside an instruction, a prompt or a question
+    "passage",
+    // part of an instruction, beside a prompt or a question
+    "input", "context", "history"};
+
+}  // namespace
+
+std::span<const std::string_view> fields_with_meaning(RecordFormat format) {
+  const auto names = std::span(kFieldsWithMeaning);
+  return format == RecordFormat::kChat ? names.first(15) : names;
+}
+
+std::span<const std::string_view> fields_with_meaning(AnswerShape shape) {
+  const auto names = std::span(kFieldsWithMeaning);
+  return shape == AnswerShape::kInstruction ? names.subspan(2, 14) : names.subspan(2);
 }
 
 }  // namespace tightloop

@@ -1,10 +1,13 @@
 #pragma once
 
 // For the files that render JSON records: it includes simdjson, as data/render/json_access.h does.
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "data/render/chat.h"
 #include "data/render/json_access.h"
+#include "data/render/render.h"
 
 namespace tightloop {
 
@@ -22,14 +25,13 @@ bool says_nothing(simdjson::dom::element value);
 /// back.
 void split_calculations(std::vector<Message>& messages);
 
-/// Records with one answer: Alpaca's {instruction, input, output} and {prompt, completion}.
-enum class AnswerShape { kNone, kInstruction, kPrompt };
 AnswerShape answer_shape(simdjson::dom::object record);
 /// Their conversation. `joined` keeps a text that is put together of two fields. Throws BadRecord.
 void read_answer(simdjson::dom::object record, AnswerShape shape, const DataConfig& config,
                  std::string& joined, std::vector<Message>& messages);
 
-/// Throws BadRecord for a field beside the conversation or the question that changes what it means.
-void demand_known_fields(simdjson::dom::object record, std::string_view format, const DataConfig& config);
+/// Throws BadRecord for one of `fields`, beside the conversation or the question, that is filled in.
+void demand_known_fields(simdjson::dom::object record, std::span<const std::string_view> fields,
+                         const DataConfig& config);
 
 }  // namespace tightloop

@@ -26,24 +26,24 @@ class JsonContents {
     dom::object object;
     if (parse_json(record.bytes, scratch.parser, scratch.rewritten).get(object) != simdjson::SUCCESS)
       throw BadRecord{BadKind::kWrongType, "the record is not an object"};
-    const std::string format = config_.format == "auto" ? guess(object) : config_.format;
-    if (format == "text") {
+    const RecordFormat format = config_.format == RecordFormat::kAuto ? guess(object) : config_.format;
+    if (format == RecordFormat::kText) {
       if (!has_field(object, config_.text_field)) refuse_shape(object);
       return text_of(field_of(object, config_.text_field), config_.text_field);
     }
     scratch.messages.clear();
-    if (format == "chat" && !has_field(object, messages_field(object))) {
+    if (format == RecordFormat::kChat && !has_field(object, messages_field(object))) {
       const AnswerShape shape = config_.messages_field.empty() ? answer_shape(object) : AnswerShape::kNone;
       if (shape == AnswerShape::kNone) refuse_shape(object);
       read_answer(object, shape, config_, scratch.question, scratch.messages);
       return std::nullopt;
     }
-    demand_known_fields(object, format, config_);
-    if (format == "chat") {
+    demand_known_fields(object, fields_with_meaning(format), config_);
+    if (format == RecordFormat::kChat) {
       read_messages(field_of(object, messages_field(object)), config_, scratch.messages);
-    } else if (format == "question") {
+    } else if (format == RecordFormat::kQuestion) {
       read_question(object, scratch);
-    } else if (format == "gsm8k") {
+    } else if (format == RecordFormat::kGsm8k) {
       read_question(object, scratch);
       split_calculations(scratch.messages);
     } else {
@@ -56,10 +56,10 @@ class JsonContents {
   RecordShape shape(const Record& record, RecordScratch& scratch) const {
     read(record, scratch);
     const dom::object object = parse_json(record.bytes, scratch.parser, scratch.rewritten).get_object();
-    const std::string format = guess(object);
-    if (format == "text") return {format, fmt::format("texts ({})", config_.text_field)};
-    if (format == "question") return {format, "questions and answers"};
-    if (format == "choice") return {format, "multiple choice questions"};
+    const RecordFormat format = guess(object);
+    if (format == RecordFormat::kText) return {format, fmt::format("texts ({})", config_.text_field)};
+    if (format == RecordFormat::kQuestion) return {format, "questions and answers"};
+    if (format == RecordFormat::kChoice) return {format, "multiple choice questions"};
     const AnswerShape answer = answer_shape(object);
     const bool turns = has_field(object, messages_field(object));
     return {format,
@@ -75,12 +75,12 @@ class JsonContents {
                                                                                 : "messages";
   }
 
-  std::string guess(dom::object object) const {
-    if (has_field(object, messages_field(object))) return "chat";
-    if (has_field(object, config_.choices_field)) return "choice";
+  RecordFormat guess(dom::object object) const {
+    if (has_field(object, messages_field(object))) return RecordFormat::kChat;
+    if (has_field(object, config_.choices_field)) return RecordFormat::kChoice;
     if (has_field(object, config_.question_field) && has_field(object, config_.answer_field))
-      return "question";
-    return answer_shape(object) != AnswerShape::kNone ? "chat" : "text";
+      return RecordFormat::kQuestion;
+    return answer_shape(object) != AnswerShape::kNone ? RecordFormat::kChat : RecordFormat::kText;
   }
 
   [[noreturn]] void refuse_shape(dom::object object) const {
@@ -95,9 +95,9 @@ class JsonContents {
     throw BadRecord{
         BadKind::kMissingField,
         fmt::format(
-            "its fields are {}; data.format {} needs {}", fmt::join(names, ", "), config_.format,
-            config_.format == "text" ? fmt::format("'{}' (data.text_field)", config_.text_field)
-            : config_.format == "chat"
+            "its fields are {}; data.format {} needs {}", fmt::join(names, ", "), name_of(config_.format),
+            config_.format == RecordFormat::kText ? fmt::format("'{}' (data.text_field)", config_.text_field)
+            : config_.format == RecordFormat::kChat
                 ? chat + ", 'instruction' and 'output', or 'prompt' and 'completion'"
                 : fmt::format("'{}', {}, 'instruction' and 'output', 'prompt' "
                               "and 'completion', or '{}' and '{}'",
@@ -178,7 +178,7 @@ std::unique_ptr<Renderer> make_json_renderer(const DataConfig& config, const Tok
 
 std::optional<RecordShape> record_shape(const Record& record, const DataConfig& config) {
   DataConfig any = config;
-  any.format = "auto";
+  any.format = RecordFormat::kAuto;
   try {
     if (record.bad != BadKind::kNone) return {};
     return JsonContents(any).shape(record, own_scratch());

@@ -65,7 +65,11 @@ std::unique_ptr<Renderer> make_json_renderer(const DataConfig& config, const Tok
 
 /// Fields beside a conversation (format `chat`) or a question that change what it means: a record where one
 /// of them is filled in is bad, unless data.ignore_fields names it.
-std::span<const std::string_view> fields_with_meaning(std::string_view format);
+std::span<const std::string_view> fields_with_meaning(RecordFormat format);
+/// Records with one answer: Alpaca's {instruction, input, output} and {prompt, completion}.
+enum class AnswerShape { kNone, kInstruction, kPrompt };
+/// The same for these.
+std::span<const std::string_view> fields_with_meaning(AnswerShape shape);
 
 /// A multiple choice. The views are valid until this thread reads the next record.
 struct ChoiceQuestion {
@@ -80,7 +84,8 @@ ChoiceQuestion read_choice(std::string_view json, const DataConfig& config);
 
 /// What a JSON record holds: its data.format, and in words, such as "conversations (messages)".
 struct RecordShape {
-  std::string format, holds;
+  RecordFormat format;
+  std::string holds;
 };
 /// By its fields; nothing for a record that cannot be used.
 std::optional<RecordShape> record_shape(const Record& record, const DataConfig& config);

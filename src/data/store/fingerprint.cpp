@@ -11,7 +11,7 @@
 #include "core/files.h"
 #include "core/hash.h"
 #include "core/interrupt.h"
-#include "core/progress_line.h"
+#include "core/terminal/progress_line.h"
 #include "data/read/data_files.h"
 
 namespace tightloop {

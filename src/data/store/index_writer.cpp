@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/log.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 #include "data/read/byte_stream.h"
 #include "data/render/text_cuts.h"
 #include "data/store/kept_records.h"
@@ -114,18 +114,18 @@ class IndexWriter {
         val_(folder, "val", pending_, next_),
         renderer_(make_renderer(options)),
         cutting_(make_cutting_renderer(*renderer_, options.tokenizer)),
-        bad_(options.data.on_bad_record == "fail") {}
+        bad_(options.data.on_bad_record == OnBadRecord::kFail) {}
 
   void read(bool val_records) {
     const double val_share = val_records ? 1 : has_val_records(options_.data) ? 0 : options_.data.holdout;
     SplitSink sink(train_, val_, val_share, 0);
     const TokenizeOptions tokenizing{static_cast<int>(options_.data.tokenizer_threads),
                                      options_.data.tokenizer_batch_size, 0, "Indexing"};
-    const auto reader = open_records(options_, val_records);
+    const auto reader = open_records(options_.data, options_.tasks, val_records);
     const size_t first_file = files_.size();
     for (const std::string& file : reader->files()) {
       files_.push_back(file);
-      in_place_.push_back(options_.data.source != "parquet" && !is_compressed(file));
+      in_place_.push_back(options_.data.source != DataSource::kParquet && !is_compressed(file));
     }
     if (files_.size() >= Place::kKept)
       throw data_error("{} files are more than an index holds.", files_.size());

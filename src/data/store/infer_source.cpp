@@ -37,7 +37,7 @@ void look_at_records(DataConfig config, InferredSource& found) {
   config.source = found.source, config.train = {found.file.string()};
   RecordBatch batch;
   try {
-    make_reader(config, /*val=*/false)->read(batch, kRecords, kRecordBytes);
+    open_records(config, {}, /*val=*/false)->read(batch, kRecords, kRecordBytes);
   } catch (const Error&) {  // without the plug-in for Parquet, say: the run will tell
   }
   found.holds = "records of an unknown shape";
@@ -50,23 +50,24 @@ void look_at_records(DataConfig config, InferredSource& found) {
 
 /// What one file holds, by its first bytes.
 struct Look {
-  std::string source, holds;
+  DataSource source;
+  std::string holds;
   bool json = false;
 };
 
 Look look_at(const fs::path& path, bool pairs, bool targets) {
-  if (is_folder(path) || path.extension() == ".shard") return {"shards", "tokenized shards"};
-  if (targets) return {"pairs", "sentences, and a second file their translations"};
+  if (is_folder(path) || path.extension() == ".shard") return {DataSource::kShards, "tokenized shards"};
+  if (targets) return {DataSource::kPairs, "sentences, and a second file their translations"};
   const std::string head = head_of(path), marks = first_marks(head);
   const bool json = opens_records(marks), parquet = head.starts_with("PAR1");
   if (!pairs) {
-    if (parquet) return {"parquet", "a Parquet table"};
+    if (parquet) return {DataSource::kParquet, "a Parquet table"};
     if (!json) refuse_csv({path});
-    return json ? Look{"jsonl", "JSON records", true} : Look{"text", "plain text"};
+    return json ? Look{DataSource::kJsonl, "JSON records", true} : Look{DataSource::kText, "plain text"};
   }
   const bool json_pairs = json || marks == "[[" || marks == "[\"";
-  if (json_pairs) return {"pairs", "pairs of sentences (JSON)", true};
-  if (has_columns(head) && !parquet) return {"pairs", "pairs of sentences (tab-separated)"};
+  if (json_pairs) return {DataSource::kPairs, "pairs of sentences (JSON)", true};
+  if (has_columns(head) && !parquet) return {DataSource::kPairs, "pairs of sentences (tab-separated)"};
   refuse_csv({path});
   throw data_error(
       "a translator learns sentences and their translations, and '{}' holds {}. Write a sentence, a tab and "
@@ -95,8 +96,9 @@ InferredSource infer_source(const DataConfig& config, bool pairs) {
   const std::vector<fs::path> train = filled_files(config.train, "train");
   if (train.empty()) {
     const std::vector<fs::path> empty = expand_all(config.train);
-    if (empty.empty()) return {pairs ? "pairs" : "text", "", "nothing", {}};
-    return {pairs ? "pairs" : "text", "", "plain text", empty[0]};
+    const DataSource source = pairs ? DataSource::kPairs : DataSource::kText;
+    if (empty.empty()) return {.source = source, .holds = "nothing"};
+    return {.source = source, .holds = "plain text", .file = empty[0]};
   }
   const Look look = look_at(train[0], pairs, !config.train_target.empty());
   const auto demand_the_same = [&](const fs::path& path, bool targets, const char* setting) {
@@ -111,8 +113,8 @@ InferredSource infer_source(const DataConfig& config, bool pairs) {
     demand_the_same(train[i], !config.train_target.empty(), "data.train");
   for (const fs::path& path : filled_files(config.val, "val"))
     demand_the_same(path, !config.val_target.empty(), "data.val");
-  InferredSource found{look.source, "", look.holds, train[0]};
-  if (found.source == "jsonl" || found.source == "parquet") look_at_records(config, found);
+  InferredSource found{.source = look.source, .holds = look.holds, .file = train[0]};
+  if (is_one_of(found.source, {DataSource::kJsonl, DataSource::kParquet})) look_at_records(config, found);
   return found;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,10 +11,10 @@ namespace tightloop {
 
 /// What files hold, found out from their content.
 struct InferredSource {
-  std::string source;  // data.source: text, jsonl, parquet, pairs or shards
-  std::string format;  // of records: text, chat, question or choice; empty: unknown, or no records
-  std::string holds;   // in words, such as "conversations (messages)"
-  fs::path file;       // the first of them
+  DataSource source = DataSource::kText;  // text, jsonl, parquet, pairs or shards
+  std::optional<RecordFormat> format{};   // of records: text, chat, question or choice; none: unknown
+  std::string holds{};                    // in words, such as "conversations (messages)"
+  fs::path file{};                        // the first of them
 };
 
 /// Looks into the files that data.train and data.val name, and that are not empty; gzip and zstd are unpacked

@@ -104,7 +104,7 @@ PrepareReport prepare_mixture(const SourceOptions& options, const PrepareOptions
           entry.name);
     }
     std::string shards = (prepare_options.folder / entry.name).string();
-    if (entry.data.source != "shards") {
+    if (entry.data.source != DataSource::kShards) {
       PrepareOptions one = prepare_options;
       one.folder = shards;
       const PrepareReport report = prepare(
@@ -203,7 +203,7 @@ uint64_t prepare_key(const SourceOptions& options) {
   data.tokenizer_batch_size = standard.tokenizer_batch_size;
   data.rows = standard.rows, data.seq_len = standard.seq_len, data.cache = standard.cache;
   data.tokenize = standard.tokenize, data.missing = standard.missing;
-  if (data.on_bad_record == "auto") data.on_bad_record = "skip";
+  if (data.on_bad_record == OnBadRecord::kAuto) data.on_bad_record = OnBadRecord::kSkip;
   std::string all = hashed_text("data", data) + hashed_text("tasks", options.tasks) +
                     hashed_text("chat", options.chat) + hex64(options.tokenizer.fingerprint());
   if (options.target_tokenizer) all += hex64(options.target_tokenizer->fingerprint());
@@ -221,7 +221,8 @@ PrepareReport prepare(const SourceOptions& options, const PrepareOptions& prepar
   const fs::path state_path = prepare.folder / kState;
   const std::string key = hex64(prepare_key(options));
   State state = state_of(prepare.folder, key);
-  PrepareReport report{state.totals, BadRecords(options.data.on_bad_record == "fail"), state.stage == 2, {}};
+  PrepareReport report{
+      state.totals, BadRecords(options.data.on_bad_record == OnBadRecord::kFail), state.stage == 2, {}};
   report.bad.merge(state.bad);
   if (report.finished) return report;
 
@@ -231,7 +232,7 @@ PrepareReport prepare(const SourceOptions& options, const PrepareOptions& prepar
   lock.wait();
   state = state_of(prepare.folder, key);
   report.totals = state.totals, report.finished = state.stage == 2;
-  report.bad = BadRecords(options.data.on_bad_record == "fail");
+  report.bad = BadRecords(options.data.on_bad_record == OnBadRecord::kFail);
   report.bad.merge(state.bad);
   if (report.finished) return report;
   const auto write_state = [&] { write_file_whole(state_path, to_json(state).dump(2)); };
@@ -249,7 +250,7 @@ PrepareReport prepare(const SourceOptions& options, const PrepareOptions& prepar
     if (state.stage == 1 && !has_val_files) continue;
     const double val_share = state.stage == 1 ? 1 : has_val_files || tail ? 0 : options.data.holdout;
     auto sink = std::make_unique<SplitSink>(shards.train(), shards.val(), val_share, 0);
-    const auto reader = open_records(options, state.stage == 1);
+    const auto reader = open_records(options.data, options.tasks, state.stage == 1);
     const TokenizeOptions tokenizing{static_cast<int>(options.data.tokenizer_threads),
                                      options.data.tokenizer_batch_size, state.records};
     // Bad records count too: what is skipped on resuming is counted in the file, not in what came of it.

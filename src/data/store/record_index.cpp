@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
-#include "core/progress_line.h"
+#include "core/terminal/progress_line.h"
 #include "data/store/index_writer.h"
 #include "data/store/kept_records.h"
 #include "data/store/prepare.h"

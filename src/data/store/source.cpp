@@ -43,14 +43,16 @@ class QuestionReader : public RecordReader {
 
 // The columns that the format may ask for, and those that a record must not have.
 std::vector<std::string> columns_of(const DataConfig& config) {
-  const std::string& format = config.format;
-  if (format == "text") return {config.text_field};
+  const RecordFormat format = config.format;
+  if (format == RecordFormat::kText) return {config.text_field};
   std::vector<std::string> columns;
   for (const std::string_view name : fields_with_meaning(format)) columns.emplace_back(name);
-  if (format != "chat") columns.insert(columns.end(), {config.question_field, config.answer_field});
-  if (format == "choice" || format == "auto") columns.push_back(config.choices_field);
-  if (format == "auto") columns.push_back(config.text_field);
-  if (format == "chat" || format == "auto") {
+  if (format != RecordFormat::kChat)
+    columns.insert(columns.end(), {config.question_field, config.answer_field});
+  if (is_one_of(format, {RecordFormat::kChoice, RecordFormat::kAuto}))
+    columns.push_back(config.choices_field);
+  if (format == RecordFormat::kAuto) columns.push_back(config.text_field);
+  if (is_one_of(format, {RecordFormat::kChat, RecordFormat::kAuto})) {
     if (config.messages_field.empty())
       columns.insert(columns.end(), {"messages", "conversations", "instruction", "input", "context", "output",
                                      "response", "history", "prompt", "completion"});
@@ -66,65 +68,123 @@ bool is_json(const std::vector<fs::path>& paths) {
   return start.starts_with('[') || start.starts_with('{');
 }
 
+std::unique_ptr<RecordReader> open_text(const DataConfig& config, const TasksConfig&, bool val) {
+  return std::make_unique<TextReader>(
+      expand_all(val ? config.val : config.train),
+      TextOptions{config.documents, config.separator, static_cast<uint64_t>(config.max_record_bytes)});
+}
+
+std::unique_ptr<RecordReader> open_jsonl(const DataConfig& config, const TasksConfig&, bool val) {
+  return read_json_files(expand_all(val ? config.val : config.train), config.max_record_bytes);
+}
+
+std::unique_ptr<RecordReader> open_parquet_files(const DataConfig& config, const TasksConfig&, bool val) {
+  return open_parquet(expand_all(val ? config.val : config.train), columns_of(config),
+                      config.max_record_bytes);
+}
+
+std::unique_ptr<RecordReader> open_pairs(const DataConfig& config, const TasksConfig& tasks, bool val) {
+  const std::vector<fs::path> paths = expand_all(val ? config.val : config.train);
+  const auto max_bytes = static_cast<uint64_t>(config.max_record_bytes);
+  const auto& targets = val ? config.val_target : config.train_target;
+  if (!targets.empty()) return std::make_unique<ParallelRecords>(paths, expand_all(targets), max_bytes);
+  if (!is_json(paths)) return std::make_unique<TsvRecords>(paths, max_bytes);
+  return open_jsonl(config, tasks, val);
+}
+
+std::unique_ptr<RecordReader> open_tasks(const DataConfig&, const TasksConfig& tasks, bool val) {
+  return std::make_unique<QuestionReader>(val ? held_out_questions(tasks) : training_questions(tasks));
+}
+
+std::unique_ptr<RecordReader> open_spelling(const DataConfig&, const TasksConfig& tasks, bool val) {
+  return make_spelling_reader(tasks, val);
+}
+
+std::unique_ptr<RecordReader> open_toy_pairs(const DataConfig&, const TasksConfig& tasks, bool val) {
+  return make_toy_pair_reader(tasks, val);
+}
+
+std::unique_ptr<Renderer> text_renderer(const SourceOptions& options) {
+  return make_text_renderer(options.data, options.tokenizer);
+}
+
+std::unique_ptr<Renderer> json_renderer(const SourceOptions& options) {
+  const DataConfig& data = options.data;
+  // Texts need no template, and the tokenizer may have no tokens for one.
+  std::shared_ptr<const ChatTemplate> chat;
+  std::string why_no_chat;
+  if (data.format != RecordFormat::kText) {
+    try {
+      chat = std::make_shared<ChatTemplate>(options.chat, options.tokenizer);
+    } catch (const Error& error) {
+      if (data.format != RecordFormat::kAuto) throw;
+      why_no_chat = error.what();
+    }
+  }
+  return make_json_renderer(data, options.tokenizer, std::move(chat), why_no_chat);
+}
+
+std::unique_ptr<Renderer> pair_renderer(const SourceOptions& options) {
+  const Tokenizer& target = options.target_tokenizer ? *options.target_tokenizer : options.tokenizer;
+  return make_pair_renderer(options.data, options.tokenizer, target, pairs_are_json(options.data));
+}
+
+/// All that is different from source to source. A new one is a row here and a value of DataSource.
+struct SourceRow {
+  DataSource source;
+  bool reads_files;  // those of data.train and data.val
+  RecordKind records = RecordKind::kNone;
+  std::unique_ptr<RecordReader> (*open)(const DataConfig&, const TasksConfig&, bool val) = nullptr;
+  std::unique_ptr<Renderer> (*make_renderer)(const SourceOptions&) = nullptr;
+};
+constexpr SourceRow kSources[] = {
+    {DataSource::kText, true, RecordKind::kText, open_text, text_renderer},
+    {DataSource::kJsonl, true, RecordKind::kJson, open_jsonl, json_renderer},
+    {DataSource::kParquet, true, RecordKind::kJson, open_parquet_files, json_renderer},
+    {DataSource::kPairs, true, RecordKind::kPair, open_pairs, pair_renderer},
+    {DataSource::kShards, true},
+    {DataSource::kTasks, false, RecordKind::kText, open_tasks, text_renderer},
+    {DataSource::kSpelling, false, RecordKind::kJson, open_spelling, json_renderer},
+    {DataSource::kToyPairs, false, RecordKind::kPair, open_toy_pairs, pair_renderer},
+    {DataSource::kRandom, false},
+    {DataSource::kAuto, true},
+};
+
+const SourceRow& row_of(DataSource source) {
+  return *std::ranges::find(kSources, source, &SourceRow::source);
+}
+
+const SourceRow& row_with_records(DataSource source) {
+  const SourceRow& row = row_of(source);
+  if (!row.open) throw usage_error("data.source {} has no records to read.", name_of(source));
+  return row;
+}
+
 }  // namespace
 
-std::unique_ptr<RecordReader> make_reader(const DataConfig& config, bool val) {
-  const auto max_bytes = static_cast<uint64_t>(config.max_record_bytes);
-  const std::vector<fs::path> paths = expand_all(val ? config.val : config.train);
-  if (config.source == "text") {
-    return std::make_unique<TextReader>(paths, TextOptions{config.documents, config.separator, max_bytes});
-  }
-  if (config.source == "pairs") {
-    const auto& targets = val ? config.val_target : config.train_target;
-    if (!targets.empty()) return std::make_unique<ParallelRecords>(paths, expand_all(targets), max_bytes);
-    if (!is_json(paths)) return std::make_unique<TsvRecords>(paths, max_bytes);
-  } else if (config.source == "parquet") {
-    return open_parquet(paths, columns_of(config), max_bytes);
-  } else if (config.source != "jsonl") {
-    throw usage_error("data.source {} has no records to read.", config.source);
-  }
-  return read_json_files(paths, max_bytes);
+RecordKind records_of(DataSource source) { return row_of(source).records; }
+
+bool DataConfig::reads_files() const { return row_of(source).reads_files; }
+
+bool DataConfig::generated() const {
+  const SourceRow& row = row_of(source);
+  return row.open && !row.reads_files;
+}
+
+bool DataConfig::holds_pairs() const { return row_of(source).records == RecordKind::kPair; }
+
+std::unique_ptr<RecordReader> open_records(const DataConfig& config, const TasksConfig& tasks, bool val) {
+  return row_with_records(config.source).open(config, tasks, val);
 }
 
 bool pairs_are_json(const DataConfig& config) {
-  return config.source == "toy_pairs" || (config.train_target.empty() && is_json(expand_all(config.train)));
-}
-
-std::unique_ptr<RecordReader> make_question_reader(std::vector<Question> questions) {
-  return std::make_unique<QuestionReader>(std::move(questions));
-}
-
-std::unique_ptr<RecordReader> open_records(const SourceOptions& options, bool val) {
-  const std::string& source = options.data.source;
-  if (source == "tasks") {
-    return make_question_reader(val ? held_out_questions(options.tasks) : training_questions(options.tasks));
-  }
-  if (source == "spelling") return make_spelling_reader(options.tasks, val);
-  if (source == "toy_pairs") return make_toy_pair_reader(options.tasks, val);
-  return make_reader(options.data, val);
+  return config.generated() || (config.train_target.empty() && is_json(expand_all(config.train)));
 }
 
 bool has_val_records(const DataConfig& config) { return config.generated() || !config.val.empty(); }
 
 std::unique_ptr<Renderer> make_renderer(const SourceOptions& options) {
-  const DataConfig& data = options.data;
-  if (data.source == "text" || data.source == "tasks") return make_text_renderer(data, options.tokenizer);
-  if (data.holds_pairs()) {
-    const Tokenizer& target = options.target_tokenizer ? *options.target_tokenizer : options.tokenizer;
-    return make_pair_renderer(data, options.tokenizer, target, pairs_are_json(data));
-  }
-  // Texts need no template, and the tokenizer may have no tokens for one.
-  std::shared_ptr<const ChatTemplate> chat;
-  std::string why_no_chat;
-  if (data.format != "text") {
-    try {
-      chat = std::make_shared<ChatTemplate>(options.chat, options.tokenizer);
-    } catch (const Error& error) {
-      if (data.format != "auto") throw;
-      why_no_chat = error.what();
-    }
-  }
-  return make_json_renderer(data, options.tokenizer, std::move(chat), why_no_chat);
+  return row_with_records(options.data.source).make_renderer(options);
 }
 
 uint64_t tokens_fingerprint(const SourceOptions& options) {

@@ -24,14 +24,15 @@ struct SourceOptions {
   const Tokenizer* target_tokenizer = nullptr;  // of pairs; without one, `tokenizer` serves both sides
 };
 
-/// A reader of the files to learn from, or of those to evaluate on, as data.source says.
-std::unique_ptr<RecordReader> make_reader(const DataConfig& config, bool val);
+/// What a record of a source is.
+enum class RecordKind { kNone, kText, kJson, kPair };
+RecordKind records_of(DataSource source);
+
+/// The records to learn from, or those to evaluate on, as data.source says. A usage error for a source
+/// without records.
+std::unique_ptr<RecordReader> open_records(const DataConfig& config, const TasksConfig& tasks, bool val);
 /// Of pairs: whether records are JSON, or lines.
 bool pairs_are_json(const DataConfig& config);
-/// Records of generated questions.
-std::unique_ptr<RecordReader> make_question_reader(std::vector<Question> questions);
-/// The same for any source with records, generated ones too.
-std::unique_ptr<RecordReader> open_records(const SourceOptions& options, bool val);
 /// Whether the source has records of its own to evaluate on; if not, some are held out (data.holdout).
 bool has_val_records(const DataConfig& config);
 std::unique_ptr<Renderer> make_renderer(const SourceOptions& options);

@@ -40,7 +40,8 @@ void copy_tokens(const fs::path& from, uint64_t first, uint64_t last, const fs::
 }  // namespace
 
 bool holds_out_tail(const DataConfig& config) {
-  const bool tail = config.holdout_by == "tail" || (config.holdout_by == "auto" && config.source == "text");
+  const bool tail = config.holdout_by == HoldoutBy::kTail ||
+                    (config.holdout_by == HoldoutBy::kAuto && config.source == DataSource::kText);
   if (!tail || config.holdout == 0 || has_val_records(config)) return false;
   if (config.holds_pairs()) throw usage_error("data.holdout_by: tail would cut pairs; use hash.");
   return true;

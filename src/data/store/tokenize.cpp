@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/interrupt.h"
-#include "core/progress_line.h"
-#include "core/terminal.h"
+#include "core/terminal/progress_line.h"
+#include "core/terminal/terminal.h"
 #include "core/threads.h"
 #include "data/prefetcher.h"
 

@@ -38,8 +38,13 @@ struct HuggingFaceTokens {
 void export_weights(const LanguageModel& model, at::ScalarType dtype, const HuggingFaceTokens& tokens,
                     const std::filesystem::path& folder, uint64_t shard_bytes = 5'000'000'000);
 
-/// fp32, bf16, fp16 and back.
-const char* dtype_word(at::ScalarType dtype);
+/// Those of weights in files.
+template <>
+inline constexpr auto kChoices<at::ScalarType> = std::to_array<Choice<at::ScalarType>>({
+    {at::kBFloat16, "bf16"},
+    {at::kFloat, "fp32"},
+    {at::kHalf, "fp16"},
+});
 at::ScalarType dtype_of_word(const std::string& word);
 
 // The two halves, for tests.

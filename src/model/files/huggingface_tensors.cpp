@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
-#include "core/progress_line.h"
+#include "core/terminal/progress_line.h"
 #include "model/family.h"
 #include "model/files/huggingface.h"
 #include "model/files/safetensors.h"
@@ -106,14 +106,8 @@ void write_shards(const std::vector<WeightShard>& shards, uint64_t total, const 
 
 }  // namespace
 
-const char* dtype_word(at::ScalarType dtype) {
-  return dtype == at::kFloat ? "fp32" : dtype == at::kHalf ? "fp16" : "bf16";
-}
-
 at::ScalarType dtype_of_word(const std::string& word) {
-  if (word == "fp32") return at::kFloat;
-  if (word == "fp16") return at::kHalf;
-  if (word == "bf16") return at::kBFloat16;
+  if (const auto dtype = choice_named<at::ScalarType>(word)) return *dtype;
   throw usage_error("'{}' is no dtype of weights: fp32, bf16 and fp16 are.", word);
 }
 
@@ -128,7 +122,7 @@ HuggingFaceFolder read_hugging_face(const fs::path& folder) {
     const auto config = config_from_hugging_face(nlohmann::json::parse(read_file(file)), file.string());
     const auto files = read_tensor_files(folder);
     check_sizes(config, files, file);
-    return {config, dtype_word(common_dtype(files))};
+    return {config, std::string(name_of(common_dtype(files)))};
   } catch (const nlohmann::json::exception& error) {
     throw checkpoint_error("'{}' is damaged: {}.", file.string(), error.what());
   }

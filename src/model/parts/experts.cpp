@@ -122,7 +122,7 @@ at::Tensor run_experts_plain(const at::Tensor& x, const Routing& routing, const 
 at::Tensor balance_loss(const Routing& routing, const ModelConfig& config) {
   const auto E = static_cast<double>(config.experts);
   const auto mean_E = routing.scores_NE.mean(0);
-  if (config.balance == "minimind") {
+  if (config.balance == BalanceLoss::kMinimind) {
     const auto visits_E = routing.load_E * static_cast<double>(config.experts_per_token);
     return (visits_E * mean_E).sum() * (E * config.balance_coef);
   }

@@ -13,7 +13,7 @@ namespace tightloop {
 
 std::vector<double> rotary_frequencies(const ModelConfig& config) {
   auto frequencies = ops::rope_frequencies(config.head_size, config.rope_theta);
-  if (config.rope_scaling == "none") return frequencies;
+  if (config.rope_scaling == RopeScaling::kNone) return frequencies;
   // Llama 3: waves that are short against the trained context stay, long ones are stretched by the factor,
   // and between the two the share that stays falls evenly with the waves that fit into the context.
   const double context = static_cast<double>(config.rope_original_context);

@@ -18,7 +18,7 @@ Error failure(fmt::format_string<Args...> format, Args&&... args) {
 
 /// A rate to try where this one was too high.
 std::string lower_rate(const TrainConfig& train) {
-  const bool muon = train.optimizer == "muon";
+  const bool muon = train.optimizer == OptimizerKind::kMuon;
   constexpr double kUsual = 1e-3;  // for AdamW; where the rate is far off, a third of it is no help
   const double lower = muon ? std::min(train.lr_scale / 3, 1.0) : std::min(train.lr / 3, kUsual);
   return fmt::format(

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 #include "data/store/random_documents.h"
 #include "model/model_size.h"
 #include "train/optim/optimizer.h"
@@ -23,7 +23,7 @@ namespace tightloop {
 LanguageTask::LanguageTask(Recipe& recipe, const RunFolder& run, nlohmann::json& metadata,
                            const Checkpoint* from)
     : recipe_(recipe) {
-  if (recipe.data.source == "random") {
+  if (recipe.data.source == DataSource::kRandom) {
     load_random(recipe);
   } else {
     tokenizer_ = prepare_tokenizer(recipe, run);
@@ -103,7 +103,7 @@ std::string LanguageTask::description() const {
 }
 
 int64_t LanguageTask::positions() const {
-  const int64_t length = recipe_.data.rows == "pad" ? recipe_.data.seq_len - 1 : recipe_.data.seq_len;
+  const int64_t length = recipe_.data.rows == RowKind::kPad ? recipe_.data.seq_len - 1 : recipe_.data.seq_len;
   return recipe_.train.micro_batch * length;
 }
 

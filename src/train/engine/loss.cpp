@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "core/interrupt.h"
-#include "core/progress_line.h"
+#include "core/terminal/progress_line.h"
 #include "ops/config.h"
 #include "ops/linear.h"
 #include "ops/loss/fused_head.h"
@@ -21,12 +21,12 @@ constexpr int64_t kLargeLogits = 128 << 20;  // bytes: where chunks save more me
 
 }  // namespace
 
-bool chunks_head(int64_t logits_bytes, const std::string& fused_head) {
-  if (fused_head == "off" || fused_head == "false" || ops::plain()) return false;
-  return fused_head != "auto" || logits_bytes > kLargeLogits;
+bool chunks_head(int64_t logits_bytes, AutoSwitch fused_head) {
+  if (fused_head == AutoSwitch::kOff || ops::plain()) return false;
+  return fused_head != AutoSwitch::kAuto || logits_bytes > kLargeLogits;
 }
 
-bool chunks_head(const LanguageModel& model, int64_t rows, const std::string& fused_head) {
+bool chunks_head(const LanguageModel& model, int64_t rows, AutoSwitch fused_head) {
   const auto weight = model.head().weight_VD;
   return chunks_head(rows * weight.size(0) * weight.element_size(), fused_head);
 }

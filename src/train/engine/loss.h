@@ -8,6 +8,7 @@
 #include "model/language_model.h"
 #include "ops/loss/cross_entropy.h"
 #include "train/engine/staging.h"
+#include "train/train_config.h"
 
 namespace tightloop {
 
@@ -15,9 +16,9 @@ namespace tightloop {
 struct LossSetup {
   bool training = false;  // dropout is on, and experts' balance is measured
   double label_smoothing = 0, z_loss = 0;
-  std::string fused_head = "auto";  // train.fused_head
-  at::Tensor scale{};               // fp64 scalar on the device that multiplies the gradient
-  bool correct = false;             // the tokens that were right are wanted
+  AutoSwitch fused_head = AutoSwitch::kAuto;
+  at::Tensor scale{};    // fp64 scalar on the device that multiplies the gradient
+  bool correct = false;  // the tokens that were right are wanted
 };
 
 struct BatchLoss : ops::LossSum {
@@ -30,8 +31,8 @@ BatchLoss loss_of(LanguageModel& model, const DeviceBatch& batch, const LossSetu
 
 /// Whether logits of so many bytes, or of `rows` positions, are made in chunks. "auto" does where they are
 /// large.
-bool chunks_head(int64_t logits_bytes, const std::string& fused_head);
-bool chunks_head(const LanguageModel& model, int64_t rows, const std::string& fused_head);
+bool chunks_head(int64_t logits_bytes, AutoSwitch fused_head);
+bool chunks_head(const LanguageModel& model, int64_t rows, AutoSwitch fused_head);
 
 struct HeldOutLoss {
   double sum = 0;

@@ -8,24 +8,19 @@
 #include "model/families/seq2seq/seq2seq.h"
 #include "ops/loss/cross_entropy.h"
 #include "train/engine/staging.h"
+#include "train/train_config.h"
 
 namespace tightloop {
-
-/// Where the share of the target's weight goes that label smoothing takes from it.
-enum class Smoothing {
-  kUniform,          // evenly to the whole vocabulary, the target too
-  kKullbackLeibler,  // evenly to all but the target and the padding, measured as a divergence
-};
 
 struct PairLossSetup {
   bool training = false;  // dropout is on
   at::Tensor random{};    // decides what is dropped, where dropout is on
   double label_smoothing = 0;
   Smoothing smoothing = Smoothing::kUniform;
-  int64_t pad_id = 0;               // kKullbackLeibler: what gets no weight
-  std::string fused_head = "auto";  // train.fused_head
-  at::Tensor scale{};               // fp64 scalar on the device that multiplies the gradient
-  bool correct = false;             // the tokens that were right are wanted
+  int64_t pad_id = 0;  // kKullbackLeibler: what gets no weight
+  AutoSwitch fused_head = AutoSwitch::kAuto;
+  at::Tensor scale{};    // fp64 scalar on the device that multiplies the gradient
+  bool correct = false;  // the tokens that were right are wanted
 };
 
 /// The loss summed over the targets' tokens, and their count. Nothing is read back.

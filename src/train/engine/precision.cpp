@@ -31,21 +31,21 @@ Device& training_device(const TrainConfig& config, int local_rank) {
 
 void apply_precision(const TrainConfig& config) {
   auto& context = at::globalContext();
-  context.setFloat32MatmulPrecision(config.precision == "tf32" ? "high" : "highest");
+  context.setFloat32MatmulPrecision(config.precision == Precision::kTf32 ? "high" : "highest");
   context.setDeterministicAlgorithms(config.deterministic, /*warn_only=*/false);
   context.setDeterministicFillUninitializedMemory(false);  // it would fill every tensor before it is written
   context.setSDPUseCuDNN(!config.deterministic);
 }
 
-at::ScalarType compute_dtype(const std::string& precision, const Device& device) {
-  if (precision == "bf16") return at::kBFloat16;
-  if (precision == "fp16") return at::kHalf;
-  if (precision == "fp32" || precision == "tf32") return at::kFloat;
+at::ScalarType compute_dtype(Precision precision, const Device& device) {
+  if (precision == Precision::kBf16) return at::kBFloat16;
+  if (precision == Precision::kFp16) return at::kHalf;
+  if (precision == Precision::kFp32 || precision == Precision::kTf32) return at::kFloat;
   return slow_products(at::kBFloat16, device) ? at::kFloat : at::kBFloat16;
 }
 
-at::ScalarType inference_dtype(const std::string& asked, const std::string& trained, const Device& device) {
-  if (!asked.empty()) return compute_dtype(asked, device);
+at::ScalarType inference_dtype(std::optional<Precision> asked, Precision trained, const Device& device) {
+  if (asked) return compute_dtype(*asked, device);
   const auto dtype = compute_dtype(trained, device);
   return slow_products(dtype, device) ? at::kFloat : dtype;
 }
@@ -61,8 +61,8 @@ void warn_of_slow_products(at::ScalarType dtype, Device& device) {
         dtype == at::kHalf ? "fp16" : "bf16", ratio);
 }
 
-std::string precision_name(const std::string& precision, const Device& device) {
-  if (precision == "tf32") return "fp32 with tf32 products";
+std::string precision_name(Precision precision, const Device& device) {
+  if (precision == Precision::kTf32) return "fp32 with tf32 products";
   const auto dtype = compute_dtype(precision, device);
   return dtype == at::kBFloat16 ? "bf16" : dtype == at::kHalf ? "fp16" : "fp32";
 }

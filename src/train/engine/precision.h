@@ -2,6 +2,7 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <optional>
 #include <string>
 
 #include "core/device.h"
@@ -16,14 +17,14 @@ Device& training_device(const TrainConfig& config, int local_rank);
 void apply_precision(const TrainConfig& config);
 
 /// What train.precision means on a device.
-at::ScalarType compute_dtype(const std::string& precision, const Device& device);
-/// The same for a model that is only used: `asked` (empty: as it was trained, but in fp32 on a CPU whose
+at::ScalarType compute_dtype(Precision precision, const Device& device);
+/// The same for a model that is only used: `asked` (none: as it was trained, but in fp32 on a CPU whose
 /// products are slow in that dtype).
-at::ScalarType inference_dtype(const std::string& asked, const std::string& trained, const Device& device);
+at::ScalarType inference_dtype(std::optional<Precision> asked, Precision trained, const Device& device);
 /// Says by how much products in this dtype are slower than in fp32, where they are: on most CPUs.
 void warn_of_slow_products(at::ScalarType dtype, Device& device);
 /// For people: "bf16", "fp32 with tf32 products".
-std::string precision_name(const std::string& precision, const Device& device);
+std::string precision_name(Precision precision, const Device& device);
 
 /// Sets torch's thread pool (train.threads; 0: all cores).
 void use_threads(int64_t threads);

@@ -5,7 +5,7 @@ namespace tightloop {
 std::vector<double> step_numbers(const TrainConfig& config, const Rates& rates, int64_t supervised,
                                  double unit) {
   const auto tokens = static_cast<double>(supervised), passes = static_cast<double>(config.accumulate);
-  const bool global = config.loss_norm == "global";
+  const bool global = config.loss_norm == LossNorm::kGlobal;
   std::vector<double> numbers(StepNumbers::kSize);
   numbers[StepNumbers::kTokens] = tokens;
   numbers[StepNumbers::kUnit] = unit;

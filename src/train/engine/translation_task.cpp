@@ -9,8 +9,8 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/log.h"
-#include "core/progress_line.h"
-#include "core/terminal.h"
+#include "core/terminal/progress_line.h"
+#include "core/terminal/terminal.h"
 #include "data/store/random_documents.h"
 #include "model/model_size.h"
 #include "train/engine/pair_loss.h"
@@ -24,7 +24,7 @@ namespace tightloop {
 TranslationTask::TranslationTask(Recipe& recipe, const RunFolder& run, nlohmann::json& metadata,
                                  const Checkpoint* from)
     : recipe_(recipe) {
-  if (recipe.data.source == "random") {
+  if (recipe.data.source == DataSource::kRandom) {
     load_random(recipe);
   } else {
     tokenizers_ = prepare_pair_tokenizers(recipe, run);
@@ -99,15 +99,14 @@ Staged TranslationTask::next(bool pin) {
 BatchLoss TranslationTask::loss(const std::vector<at::Tensor>& parts, const at::Tensor& scale, bool metrics) {
   const auto& train = recipe_.train;
   const DevicePairs batch = device_pairs(parts);
-  BatchLoss loss{
-      pair_loss(*model_, batch,
-                {.training = true,
-                 .random = batch.random,
-                 .label_smoothing = train.label_smoothing,
-                 .smoothing = train.smoothing == "kl" ? Smoothing::kKullbackLeibler : Smoothing::kUniform,
-                 .fused_head = train.fused_head,
-                 .scale = scale,
-                 .correct = metrics})};
+  BatchLoss loss{pair_loss(*model_, batch,
+                           {.training = true,
+                            .random = batch.random,
+                            .label_smoothing = train.label_smoothing,
+                            .smoothing = train.smoothing,
+                            .fused_head = train.fused_head,
+                            .scale = scale,
+                            .correct = metrics})};
   if (metrics) {
     loss.counted = batch.targets_BT.flatten() != ops::kIgnoreIndex;
     loss.sources_B = at::zeros_like(batch.source_lengths_B);

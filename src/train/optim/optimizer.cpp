@@ -53,7 +53,7 @@ Optimizer::Optimizer(Parameters& parameters, const TrainConfig& config, const Mo
       clip_(config.clip),
       several_(config.accumulate > 1),
       set_to_none_(config.set_to_none),
-      lr_(config.optimizer == "muon" ? config.matrix_lr * config.lr_scale : config.lr),
+      lr_(config.optimizer == OptimizerKind::kMuon ? config.matrix_lr * config.lr_scale : config.lr),
       values_(parameters.values()) {
   masters_ = detached(values_);
   rules_ = make_rules(parameters, masters_, config, model, compute_dtype);

@@ -83,7 +83,8 @@ Rules muon_rules(const Parameters& parameters, const std::vector<at::Tensor>& ma
 
 Rules make_rules(const Parameters& parameters, const std::vector<at::Tensor>& masters,
                  const TrainConfig& config, const ModelConfig& model, at::ScalarType compute_dtype) {
-  if (config.optimizer == "muon") return muon_rules(parameters, masters, config, model, compute_dtype);
+  if (config.optimizer == OptimizerKind::kMuon)
+    return muon_rules(parameters, masters, config, model, compute_dtype);
   return adamw_rules(parameters, masters, config);
 }
 

@@ -21,7 +21,8 @@ void DeviceUse::look(int64_t step) {
 
 bool DeviceUse::counts_flops_at(int64_t step) const {
   // Also in the first step after resuming.
-  return recipe_.log.flops == "profiler" && due(recipe_.log, flops_ == 0 ? 0 : step - 1, step).flops;
+  return recipe_.log.flops == FlopCount::kProfiler &&
+         due(recipe_.log, flops_ == 0 ? 0 : step - 1, step).flops;
 }
 
 void DeviceUse::tell(IntervalReport& report) const {

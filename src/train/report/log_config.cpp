@@ -13,11 +13,7 @@ void LogConfig::describe(Fields& fields) {
       .add("dataset_metrics_steps", dataset_metrics_steps, "Steps between accuracy and the losses by source")
       .range(0, 1e9);
   fields.add("memory_steps", memory_steps, "Steps between readings of the device's memory").range(0, 1e9);
-  fields
-      .add("flops", flops,
-           "How FLOPs per token are counted for MFU: from the model's shapes, or from torch's operators as "
-           "they run")
-      .choices({"shapes", "profiler"});
+  fields.add("flops", flops, "How FLOPs per token are counted for MFU");
   fields
       .add("flops_steps", flops_steps, "Steps between entries of FLOPs per token; the first step has one too")
       .range(0, 1e9);

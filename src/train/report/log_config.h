@@ -3,15 +3,25 @@
 #include <cstdint>
 #include <string>
 
+#include "core/choice.h"
+
 namespace tightloop {
 
 class Fields;
+
+/// How the FLOPs of a token are counted for MFU.
+enum class FlopCount { kShapes, kProfiler };
+template <>
+inline constexpr auto kChoices<FlopCount> = std::to_array<Choice<FlopCount>>({
+    {FlopCount::kShapes, "shapes", "from the model's shapes"},
+    {FlopCount::kProfiler, "profiler", "from torch's operators as they run"},
+});
 
 /// Section "log": what is written about a run, and how often. Steps are optimizer steps; 0 means never.
 struct LogConfig {
   int64_t detail_steps = 50, dataset_metrics_steps = 10, memory_steps = 50, flops_steps = 500;
   int64_t flush_steps = 200;
-  std::string flops = "shapes";
+  FlopCount flops = FlopCount::kShapes;
   bool reduced_logging = false, log_dataset_metrics = true, asynchronous = true;
 
   void describe(Fields& fields);

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 
 namespace tightloop {
 

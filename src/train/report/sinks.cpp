@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/log.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 #include "train/report/metric_table.h"
 
 namespace tightloop {

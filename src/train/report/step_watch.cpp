@@ -4,7 +4,7 @@
 
 #include "core/interrupt.h"
 #include "core/log.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 
 namespace tightloop {
 

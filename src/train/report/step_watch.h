@@ -6,7 +6,7 @@
 #include <mutex>
 #include <string>
 
-#include "core/progress_line.h"
+#include "core/terminal/progress_line.h"
 
 namespace tightloop {
 

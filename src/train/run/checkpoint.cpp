@@ -13,7 +13,7 @@
 #include "core/files.h"
 #include "core/hash.h"
 #include "core/log.h"
-#include "core/progress_line.h"
+#include "core/terminal/progress_line.h"
 
 namespace tightloop {
 

@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 #include "data/dataset.h"
 #include "data/store/fingerprint.h"
 #include "train/optim/schedule.h"
@@ -36,7 +36,7 @@ bool same_but_for_files(const std::vector<std::string>& was, const std::vector<s
 }
 
 double rate(const TrainConfig& train, int64_t step, int64_t width) {
-  const double peak = train.optimizer == "muon" ? train.matrix_lr * train.lr_scale : train.lr;
+  const double peak = train.optimizer == OptimizerKind::kMuon ? train.matrix_lr * train.lr_scale : train.lr;
   return peak * rates_at(train, step, width).lr_scale;
 }
 

@@ -12,7 +12,7 @@
 #include "core/files.h"
 #include "core/folder_lock.h"
 #include "core/log.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 #include "train/run/checkpoint.h"
 #include "train/run/run_settings.h"
 

@@ -13,7 +13,7 @@
 #include "core/files.h"
 #include "core/hash.h"
 #include "core/log.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 #include "data/store/fingerprint.h"
 #include "train/run/checkpoint.h"
 

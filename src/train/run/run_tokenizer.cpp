@@ -12,8 +12,8 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/log.h"
-#include "core/progress_line.h"
-#include "core/terminal.h"
+#include "core/terminal/progress_line.h"
+#include "core/terminal/terminal.h"
 #include "data/training_text.h"
 #include "train/settings/loading.h"
 
@@ -66,7 +66,7 @@ std::unique_ptr<Tokenizer> train_of(const Recipe& recipe, PairSide side) {
   const TokenizerConfig& config = recipe.tokenizer;
   const auto threads = static_cast<int>(recipe.data.tokenizer_threads);
   const auto size = static_cast<int32_t>(config.vocab_size);
-  if (config.type != "byte_bpe") {
+  if (config.type != TokenizerType::kByteBpe) {
     SentencePieceTrainOptions options;
     options.vocab_size = size, options.model_type = config.type, options.threads = threads;
     options.character_coverage = config.character_coverage, options.exact = false;

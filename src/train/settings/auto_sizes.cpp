@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 #include "core/threads.h"
 #include "data/read/byte_stream.h"
 #include "data/read/data_files.h"
@@ -112,7 +112,7 @@ void fit_batch(Recipe& recipe, const ModelConfig& model, const Device& device) {
 
 bool leaves_sizes_open(const Recipe& recipe) {
   const auto& train = recipe.train;
-  return recipe.model.preset == "auto" || recipe.data.seq_len == 0 || recipe.tokenizer.vocab_size == 0 ||
+  return recipe.model.leaves_sizes_open() || recipe.data.seq_len == 0 || recipe.tokenizer.vocab_size == 0 ||
          train.micro_batch == 0 || (train.steps == 0 && train.epochs == 0);
 }
 
@@ -176,7 +176,7 @@ double choose_finetune_lr(double parameters, bool adapters) {
 }
 
 bool has_auto_sizes(const Recipe& recipe) {
-  return leaves_sizes_open(recipe) || recipe.data.holdout_by == "auto";
+  return leaves_sizes_open(recipe) || recipe.data.holdout_by == HoldoutBy::kAuto;
 }
 
 std::string settle_sizes(Recipe& recipe, const Config& config) {
@@ -188,17 +188,17 @@ std::string settle_sizes(Recipe& recipe, const Config& config) {
   TrainConfig& train = recipe.train;
   if (recipe.tokenizer.vocab_size == 0)
     recipe.tokenizer.vocab_size = sizes.vocab_size, recipe.tokenizer.size_is_chosen = true;
-  if (recipe.model.preset == "auto") settle_model(recipe.model, sizes, config);
+  if (recipe.model.leaves_sizes_open()) settle_model(recipe.model, sizes, config);
   if (data.seq_len == 0) data.seq_len = sizes.seq_len;
 
   const auto& path = recipe.tokenizer.path;
   const int64_t vocabulary = path.empty() ? recipe.tokenizer.vocab_size : load_tokenizer(path)->vocab_size();
   const bool pairs = recipe.model.translates();
   const double tokens = facts.bytes / bytes_per_token(vocabulary) / (pairs ? 2 : 1);  // of pairs: of a side
-  if (data.holdout_by == "auto") {
+  if (data.holdout_by == HoldoutBy::kAuto) {
     // A text may be one document, which a hash would hold out whole or not at all.
-    data.holdout_by = data.source == "text" ? "tail" : "hash";
-    if (data.holdout_by == "tail" && !config.given("data.holdout"))
+    data.holdout_by = data.source == DataSource::kText ? HoldoutBy::kTail : HoldoutBy::kHash;
+    if (data.holdout_by == HoldoutBy::kTail && !config.given("data.holdout"))
       data.holdout = choose_holdout(tokens, data.seq_len);
   }
   if (!open) return {};

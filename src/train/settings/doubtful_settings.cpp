@@ -8,16 +8,17 @@ namespace tightloop {
 
 std::vector<std::string> doubtful_settings(const Recipe& recipe) {
   const auto& train = recipe.train;
-  const bool adamw = train.optimizer == "adamw";
+  const bool adamw = train.optimizer == OptimizerKind::kAdamw;
   std::vector<std::string> sentences;
   const auto say = [&](std::string sentence) { sentences.push_back(std::move(sentence)); };
   if (adamw && train.lr == 0) say("train.lr is 0: nothing will be learned.");
-  const bool warms = train.schedule != "noam" && train.schedule != "minimind";
+  const bool warms = !is_one_of(train.schedule, {ScheduleKind::kNoam, ScheduleKind::kMinimind});
   if (warms && train.steps > 1 && train.warmup_steps >= train.steps)
     say(fmt::format(
         "train.warmup_steps is {} of {} steps: the run ends before the learning rate reaches its peak.",
         train.warmup_steps, train.steps));
-  const bool ends = train.schedule == "cosine" || train.schedule == "linear" || train.schedule == "wsd";
+  const bool ends =
+      is_one_of(train.schedule, {ScheduleKind::kCosine, ScheduleKind::kLinear, ScheduleKind::kWsd});
   if (ends && train.min_lr > 0 && train.min_lr < 1e-3)
     say(fmt::format(
         "train.min_lr is {}, a share of the peak: the rate ends at {:.3g}. For a tenth of the peak say 0.1.",

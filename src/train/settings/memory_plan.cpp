@@ -52,7 +52,7 @@ bool empties_cache(const TrainConfig& train, int64_t step, const MemoryStats& me
 }
 
 std::string settled_checkpointing(const MemoryPlanner& planner, const ModelConfig& model, double memory) {
-  if (model.gradient_checkpointing != "auto") return model.gradient_checkpointing;
+  if (!model.leaves_checkpointing_open()) return model.gradient_checkpointing;
   const auto found = planner.with_checkpointing(planner.written(), kUsableMemory * memory);
   return checkpointing_text(found ? found->recomputed : model.layers, model);
 }
@@ -113,7 +113,7 @@ MemoryPlan MemoryPlanner::plan(const MemoryChoice& choice) const {
   held.weights = e * P;
   held.masters = element_ < 4 ? kWide * P : 0;
   // Muon keeps one moment of the matrices.
-  const bool muon = train_.optimizer == "muon";
+  const bool muon = train_.optimizer == OptimizerKind::kMuon;
   held.moments =
       2 * kWide * P - (muon ? kWide * parameters_of_a_block() * static_cast<double>(model_.layers) : 0);
   held.gradients = (choice.accumulate > 1 ? kWide * P : 0) + (train_.set_to_none ? 0 : e * P);

@@ -16,7 +16,7 @@ namespace tightloop {
 
 /// Everything a run is made of: the configuration file as structs.
 struct Recipe {
-  Recipe() { data.source = "auto"; }  // settle_source() finds out what the files hold
+  Recipe() { data.source = DataSource::kAuto; }  // settle_source() finds out what the files hold
 
   RunConfig run;
   DataConfig data;

@@ -19,16 +19,16 @@ namespace {
 constexpr int64_t kShortRow = 128, kSmallVocabulary = 1024;
 
 std::string in_words(const InferredSource& found) {
-  return fmt::format("{} holds {}: data.source {}{}", found.file.string(), found.holds, found.source,
-                     found.format.empty() ? "" : ", format " + found.format);
+  return fmt::format("{} holds {}: data.source {}{}", found.file.string(), found.holds, name_of(found.source),
+                     found.format ? fmt::format(", format {}", name_of(*found.format)) : "");
 }
 
 /// A recipe that learns answers needs somebody who answers.
 void demand_conversations(const Recipe& recipe, const InferredSource& found) {
-  if ((recipe.data.format != "chat" && recipe.train.stage != "sft") || found.source == "shards" ||
-      found.source == "pairs")
+  if ((recipe.data.format != RecordFormat::kChat && recipe.train.stage != "sft") ||
+      is_one_of(found.source, {DataSource::kShards, DataSource::kPairs}))
     return;
-  if (found.source != "text" && found.format != "text") return;
+  if (found.source != DataSource::kText && found.format != RecordFormat::kText) return;
   throw data_error(
       "this recipe learns conversations, and '{}' holds {}. Write one conversation a "
       "line: "
@@ -67,9 +67,9 @@ std::string drop_settings_of_generated(Recipe& recipe, const Config& config, con
     data.loss_after.clear();
     changed.push_back("data.loss_after is empty");
   }
-  const bool plain = found.source == "text" || found.format == "text";
-  if (!config.commanded("data.rows") && plain && data.rows == "pad") {
-    data.rows = "stream";
+  const bool plain = found.source == DataSource::kText || found.format == RecordFormat::kText;
+  if (!config.commanded("data.rows") && plain && data.rows == RowKind::kPad) {
+    data.rows = RowKind::kStream;
     changed.push_back("data.rows is stream");
   }
   if (!config.commanded("data.seq_len") && data.seq_len > 0 && data.seq_len < kShortRow) {
@@ -98,40 +98,41 @@ std::vector<std::string> settle_source(Recipe& recipe, const Config& config) {
       all_generated(data)) {
     notes.push_back("The recipe's mixture of generated data is left out: data.train names files.");
     data.mixture.clear();
-    data.source = config.commanded("data.source") ? data.source : "auto";
+    data.source = config.commanded("data.source") ? data.source : DataSource::kAuto;
     replaced = true;
   } else if (config.commanded("data.train") && !config.commanded("data.source") && data.mixture.empty() &&
-             (data.generated() || data.source == "random")) {
-    data.source = "auto";
+             !data.reads_files()) {
+    data.source = DataSource::kAuto;
     replaced = true;
   }
   if (!data.mixture.empty()) {
     const std::vector<MixtureEntry> entries = parse_mixture(data);
     refuse_unused_files(data, entries, config);
     for (size_t i = 0; i < entries.size(); ++i) {
-      if (entries[i].data.source != "auto") continue;
+      if (entries[i].data.source != DataSource::kAuto) continue;
       const InferredSource found = infer_source(entries[i].data, pairs);
-      data.mixture[i] += " source=" + found.source;
+      data.mixture[i] += fmt::format(" source={}", name_of(found.source));
       notes.push_back(in_words(found) + ".");
     }
-    if (data.source == "auto") data.source = "text";  // no entry is left that would take it
+    if (data.source == DataSource::kAuto)
+      data.source = DataSource::kText;  // no entry is left that would take it
     return notes;
   }
-  if (data.source == "jsonl") {
+  if (data.source == DataSource::kJsonl) {
     std::vector<fs::path> files;
     std::ranges::copy_if(data.train, std::back_inserter(files),
                          [](const auto& file) { return is_file(file); });
     refuse_csv(files);
   }
-  if (data.source != "auto") return notes;
+  if (data.source != DataSource::kAuto) return notes;
   const InferredSource found = infer_source(data, pairs);
   data.source = found.source;
-  if (replaced || found.source != "text")
+  if (replaced || found.source != DataSource::kText)
     notes.push_back(in_words(found) + (replaced ? ", in place of the recipe's generated data." : "."));
   demand_conversations(recipe, found);
   if (!replaced) return notes;
-  if (!config.commanded("data.format") && data.format != "auto" && !found.format.empty())
-    data.format = found.format;
+  if (!config.commanded("data.format") && data.format != RecordFormat::kAuto && found.format)
+    data.format = *found.format;
   if (auto sentence = drop_settings_of_generated(recipe, config, found); !sentence.empty())
     notes.push_back(std::move(sentence));
   return notes;

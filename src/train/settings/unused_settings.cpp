@@ -35,22 +35,23 @@ struct Rule {
 // all.
 std::vector<std::string> unused_settings(const Recipe& recipe) {
   const auto& [model, train, lora] = std::tie(recipe.model, recipe.train, recipe.lora);
-  const bool pairs = model.translates(), muon = train.optimizer == "muon";
+  const bool pairs = model.translates(), muon = train.optimizer == OptimizerKind::kMuon;
   if (pairs && lora.on())
     throw usage_error("lora.rank is {}, and adapters are for language models: leave it out for {}.",
                       lora.rank, model.family);
   if (pairs && train.z_loss != 0)
     throw usage_error("train.z_loss is {}, and the loss of {} has no such part: leave it out.", train.z_loss,
                       model.family);
-  const bool no_files = recipe.data.generated() || recipe.data.source == "random";
-  if (no_files && recipe.data.mixture.empty() && !(recipe.data.train.empty() && recipe.data.val.empty()))
+  if (!recipe.data.reads_files() && recipe.data.mixture.empty() &&
+      !(recipe.data.train.empty() && recipe.data.val.empty()))
     throw usage_error(
         "data.{} names files, and data.source is '{}', which is generated and reads none. Set data.source "
         "to "
         "what the files hold (auto, text, jsonl, parquet, pairs or shards), or leave the files out.",
-        recipe.data.train.empty() ? "val" : "train", recipe.data.source);
+        recipe.data.train.empty() ? "val" : "train", name_of(recipe.data.source));
   const auto& schedule = train.schedule;
-  const bool wsd = schedule == "wsd", ends = wsd || schedule == "cosine" || schedule == "linear";
+  const bool wsd = schedule == ScheduleKind::kWsd,
+             ends = is_one_of(schedule, {ScheduleKind::kCosine, ScheduleKind::kLinear, ScheduleKind::kWsd});
   const std::vector<Rule> rules{
       {!pairs,
        {"model.share_embeddings", "model.norm_place", "model.positions", "model.activation",
@@ -60,7 +61,7 @@ std::vector<std::string> unused_settings(const Recipe& recipe) {
       {pairs, {"train.micro_batch"}, "is for rows; data.batch_tokens sizes the batches of pairs"},
       {pairs, {"data.rows", "data.loss_after"}, "is for rows, not for pairs"},
       {pairs, {"train.eval_batches"}, "is for rows; seq2seq evaluates on all held-out pairs"},
-      {pairs && model.gradient_checkpointing == "auto",
+      {pairs && model.leaves_checkpointing_open(),
        {"model.gradient_checkpointing"},
        "is not for seq2seq, which keeps all activations"},
       {family_of(model).has.own_init, {"model.init_std"}, "is not for " + model.family},
@@ -70,7 +71,7 @@ std::vector<std::string> unused_settings(const Recipe& recipe) {
       {!model.has_experts(),
        {"model.experts", "model.experts_per_token", "model.norm_topk", "model.balance_coef", "model.balance"},
        "is for " + families_with([](const Family& family) { return family.has.experts; })},
-      {model.rope_scaling == "none",
+      {model.rope_scaling == RopeScaling::kNone,
        {"model.rope_factor", "model.rope_low_freq", "model.rope_high_freq", "model.rope_original_context"},
        "is for model.rope_scaling llama3"},
       {!muon,
@@ -84,12 +85,12 @@ std::vector<std::string> unused_settings(const Recipe& recipe) {
       {muon && !wsd, {"train.muon_momentum_end"}, "is for train.schedule wsd"},
       {!wsd, {"train.decay_fraction"}, "is for train.schedule wsd"},
       {!ends, {"train.min_lr"}, "is for train.schedule cosine, linear and wsd"},
-      {schedule == "minimind",
+      {schedule == ScheduleKind::kMinimind,
        {"train.warmup_steps", "train.warmup_ratio"},
        "is not for train.schedule minimind"},
       {train.epochs > 0 && train.steps > 0, {"train.steps"}, "is for train.epochs 0"},
       {train.warmup_steps > 0, {"train.warmup_ratio"}, "is for train.warmup_steps 0"},
-      {train.precision != "fp16",
+      {train.precision != Precision::kFp16,
        {"train.loss_scale", "train.loss_scale_growth_steps"},
        "is for train.precision fp16"},
       {train.device == "cpu",

@@ -14,7 +14,7 @@ void gpt2_defaults(ModelConfig& config) {
     throw usage_error(
         "gpt2 has heads of width / heads, as many for keys and values: leave out model.kv_heads and "
         "model.head_size.");
-  if (config.rope_scaling != "none")
+  if (config.rope_scaling != RopeScaling::kNone)
     throw usage_error("gpt2 has no rotary positions: leave out model.rope_scaling.");
   if (config.norm_eps == 0) config.norm_eps = 1e-5;
   if (config.ffn == 0) config.ffn = 4 * config.width;

@@ -24,7 +24,7 @@ void read_rope(HuggingFaceSettings& settings, ModelConfig& config) {
     if (kind != "llama3")
       throw checkpoint_error("'{}': rope_type is '{}', and only default and llama3 are supported.",
                              rope.file(), kind);
-    config.rope_scaling = "llama3";
+    config.rope_scaling = RopeScaling::kLlama3;
     config.rope_factor = rope.number("factor", config.rope_factor, kSmall, kLarge);
     config.rope_low_freq = rope.number("low_freq_factor", config.rope_low_freq, kSmall, kLarge);
     config.rope_high_freq = rope.number("high_freq_factor", config.rope_high_freq, kSmall, kLarge);
@@ -88,7 +88,7 @@ void write_llama(const ModelConfig& config, nlohmann::ordered_json& json) {
       {"head_dim", config.head_size},
       {"rms_norm_eps", config.norm_eps},
       {"rope_theta", config.rope_theta}});  // transformers 5 reads its elder's spelling, not the reverse
-  if (config.rope_scaling == "llama3") {
+  if (config.rope_scaling == RopeScaling::kLlama3) {
     json["rope_scaling"] = {{"rope_type", "llama3"},
                             {"factor", config.rope_factor},
                             {"low_freq_factor", config.rope_low_freq},

@@ -23,7 +23,7 @@ void nanochat_defaults(ModelConfig& config) {
     throw usage_error("nanochat's windows are parts of the context: set model.context.");
   if (config.window_pattern.empty() || config.window_pattern.find_first_not_of("SL") != std::string::npos)
     throw usage_error("model.window_pattern is '{}'; it takes the letters S and L.", config.window_pattern);
-  if (config.rope_scaling != "none")
+  if (config.rope_scaling != RopeScaling::kNone)
     throw usage_error("nanochat does not stretch its positions: leave out model.rope_scaling.");
   if (config.dropout != 0) throw usage_error("nanochat has no dropout: leave out model.dropout.");
   config.tie_embeddings = false;

@@ -57,7 +57,7 @@ Seq2Seq::Seq2Seq(const ModelConfig& config, Seed seed)
     encoder_.push_back(add_block(fmt::format("encoder.blocks.{}.", layer), /*decoder=*/false));
   for (int64_t layer = 0; layer < config.layers; ++layer)
     decoder_.push_back(add_block(fmt::format("decoder.blocks.{}.", layer), /*decoder=*/true));
-  if (config.norm_place == "pre") {
+  if (config.norm_place == NormPlacement::kPre) {
     encoder_norm_ = add_norm("encoder.final_norm");
     decoder_norm_ = add_norm("decoder.final_norm");
   }
@@ -115,7 +115,7 @@ Memory Seq2Seq::encode(const at::Tensor& source_BS, const at::Tensor& lengths_B,
 at::Tensor Seq2Seq::qkv(const Block& block, const at::Tensor& x_BTD, int64_t past) const {
   const auto made = ops::linear(x_BTD, block.qkv.weight, block.qkv.bias)
                         .view({x_BTD.size(0), x_BTD.size(1), 3, config_.heads, config_.head_size});
-  if (config_.positions != "rotary") return made;
+  if (config_.positions != PositionEncoding::kRotary) return made;
   const auto [q, k, v] = rotary_.split(made.flatten(2, 3), config_.heads, past);
   return at::stack({q, k, v}, 2);
 }
@@ -173,13 +173,13 @@ at::Tensor Seq2Seq::normed(const at::Tensor& x, const Norm& norm) const {
 }
 
 ops::NormedSum Seq2Seq::begin(const at::Tensor& x, const std::vector<Block>& blocks, const Norm& last) const {
-  if (config_.norm_place == "post") return {x, x};
+  if (config_.norm_place == NormPlacement::kPost) return {x, x};
   return {x, normed(x, blocks.empty() ? last : blocks[0].attention_norm)};
 }
 
 ops::NormedSum Seq2Seq::follow(const ops::NormedSum& x, const at::Tensor& y, const Linear& linear,
                                const Norm& own, const Norm& next, Dropouts& drops) const {
-  const bool post = config_.norm_place == "post";
+  const bool post = config_.norm_place == NormPlacement::kPost;
   const Norm& norm = post ? own : next;
   auto made = ops::residual_norm(x.sum, ops::linear(y, linear.weight), linear.bias, norm.weight, norm.bias,
                                  config_.norm_eps, drops.next());
@@ -190,7 +190,7 @@ ops::NormedSum Seq2Seq::follow(const ops::NormedSum& x, const at::Tensor& y, con
 at::Tensor Seq2Seq::embed(const at::Tensor& weight, const at::Tensor& ids, int64_t past, Dropouts& drops) {
   const int64_t T = ids.size(1), D = config_.width;
   const auto x = ops::embedding(weight, ids) * std::sqrt(static_cast<double>(D));
-  if (config_.positions == "rotary") {
+  if (config_.positions == PositionEncoding::kRotary) {
     rotary_.cover(past + T, ids.device());
     return ops::dropout(x, drops.next());
   }
@@ -199,7 +199,8 @@ at::Tensor Seq2Seq::embed(const at::Tensor& weight, const at::Tensor& ids, int64
 }
 
 at::Tensor Seq2Seq::inner(const Block& block, const at::Tensor& x, Dropouts& drops) const {
-  const auto kind = config_.activation == "gelu" ? ops::ActivationKind::kGelu : ops::ActivationKind::kRelu;
+  const auto kind =
+      config_.activation == Activation::kGelu ? ops::ActivationKind::kGelu : ops::ActivationKind::kRelu;
   return ops::activation(ops::linear(x, block.up.weight), block.up.bias, kind, drops.next());
 }
 

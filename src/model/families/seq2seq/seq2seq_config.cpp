@@ -22,7 +22,7 @@ void seq2seq_defaults(ModelConfig& config) {
 }
 
 void check_seq2seq(const ModelConfig& config) {
-  if (config.positions == "rotary") check_rotary(config);
+  if (config.positions == PositionEncoding::kRotary) check_rotary(config);
   if (config.recomputed_blocks() > 0)
     throw usage_error("seq2seq keeps all activations: leave out model.gradient_checkpointing.");
 }

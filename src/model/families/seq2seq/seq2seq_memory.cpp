@@ -11,7 +11,7 @@ void seq2seq_ffn(Tape& tape, const BlockSizes& s) {
   tape.add(s.D, s.D);  // up
   tape.add(s.F, s.F);  // the activation
   if (s.config.dropout > 0) tape.add(0, s.F);
-  tape.add(s.config.activation == "gelu" || s.config.dropout > 0 ? s.F : 0, s.F);  // down
+  tape.add(s.config.activation == Activation::kGelu || s.config.dropout > 0 ? s.F : 0, s.F);  // down
   end_branch(tape, s);
 }
 

@@ -1,4 +1,4 @@
-#include "core/line_editor.h"
+#include "core/terminal/line_editor.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>

@@ -1,4 +1,4 @@
-#include "core/progress_line.h"
+#include "core/terminal/progress_line.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "core/log.h"
-#include "core/terminal.h"
+#include "core/terminal/terminal.h"
 
 namespace tightloop {
 
