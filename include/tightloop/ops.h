@@ -3,8 +3,8 @@
 /// Fused operators with a gradient, and fused updates of many tensors; every one has a plain twin.
 /// Component: ops.
 
-#include "ops/attention/attend.h"
 #include "ops/attention/attention.h"
+#include "ops/attention/attention_backend.h"
 #include "ops/attention/rope.h"
 #include "ops/attention/split_heads.h"
 #include "ops/config.h"

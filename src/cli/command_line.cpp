@@ -53,8 +53,8 @@ class ArgumentReader {
 
   CLI::Option* option(const std::string& name) const { return verb_->get_option_no_throw(name); }
 
-  /// Places for words without an option.
-  size_t places() const {
+  /// How many words without an option it takes.
+  size_t positional_words() const {
     size_t count = 0;
     for (const auto* one : verb_->get_options())
       if (one->get_positional()) count += static_cast<size_t>(one->get_items_expected_max());
@@ -62,7 +62,7 @@ class ArgumentReader {
   }
 
   // A verb that reads a recipe takes settings without their section too.
-  bool reads_recipe() const { return settings_ && !has_verbs() && places() > 0; }
+  bool reads_recipe() const { return settings_ && !has_verbs() && positional_words() > 0; }
 
   void read_verb(const std::string& word) {
     for (auto* one : verb_->get_subcommands([](CLI::App*) { return true; }))
@@ -77,7 +77,7 @@ class ArgumentReader {
   }
 
   void read_positional(const std::string& word) {
-    if (positionals_ == places()) {
+    if (positionals_ == positional_words()) {
       std::vector<std::string> words;
       while (at_ < arguments_.size() && !is_option(arguments_[at_])) words.push_back(arguments_[at_++]);
       throw unexpected_words(*verb_, words, last_option_, last_value_);

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/terminal/terminal.h"
+#include "train/report/metrics.h"
 
 namespace tightloop::cli {
 
@@ -61,6 +62,12 @@ std::string read_standard_input() {
     text.append(bytes.data(), static_cast<size_t>(got));
     if (text.size() > kMostInput) throw data_error("standard input has more than 64 MiB.");
   }
+}
+
+std::string dump(const nlohmann::json& json, int indent) {
+  nlohmann::json spelled = json;
+  spell_non_finite(spelled);
+  return spelled.dump(indent, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace tightloop::cli

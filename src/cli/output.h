@@ -1,5 +1,6 @@
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,9 @@ void put(std::string_view text);
 std::string shown(std::string_view text);
 /// The end of every verb: what standard output still holds is written, or it is an error.
 void finish_output();
+
+/// JSON as text; bytes that are not UTF-8 become U+FFFD.
+std::string dump(const nlohmann::json& json, int indent = 2);
 
 /// All of standard input. An error above 64 MiB.
 std::string read_standard_input();

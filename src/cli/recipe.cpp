@@ -17,7 +17,7 @@
 #include "train/run/run_length.h"
 #include "train/run/saved_model.h"
 #include "train/settings/auto_sizes.h"
-#include "train/settings/settle_source.h"
+#include "train/settings/resolve_source.h"
 
 namespace tightloop::cli {
 
@@ -138,10 +138,10 @@ Recipe read_recipe(const std::string& name, const Settings& settings, std::vecto
           for (const std::string& pattern : *patterns) expand_glob(pattern);  // which says what is not there
     // The sizes of a model that is there already are its own.
     if (!recipe.train.init_from.empty() && recipe.model.leaves_sizes_open()) recipe.model.preset.clear();
-    const std::vector<std::string> about_source = settle_source(recipe, config);
+    const std::vector<std::string> about_source = resolve_source(recipe, config);
     for (const std::string& note : about_source)
       if (!notes) log::info("{}", note);
-    const std::string sizes = has_auto_sizes(recipe) ? settle_sizes(recipe, config) : "";
+    const std::string sizes = has_auto_sizes(recipe) ? resolve_sizes(recipe, config) : "";
     if (notes) {
       *notes = about_source;
       if (!sizes.empty()) notes->push_back(sizes);

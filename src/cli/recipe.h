@@ -12,8 +12,8 @@ namespace tightloop::cli {
 std::string recipe_file(const std::string& name);
 
 /// The recipe in a file (see recipe_file()), with the command line's settings on top. Where it starts from
-/// another model (train.init_from), that one's sizes and tokenizer lie underneath. data.source is settled
-/// (train/settings/settle_source.h), and sizes that it leaves open are chosen by the data and the device.
+/// another model (train.init_from), that one's sizes and tokenizer come first. data.source is resolved
+/// (train/settings/resolve_source.h), and sizes that it leaves open are chosen by the data and the device.
 /// `notes` gets sentences about that; without it, those about the source go to the log.
 Recipe read_recipe(const std::string& name, const Settings& settings,
                    std::vector<std::string>* notes = nullptr);

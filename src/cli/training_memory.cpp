@@ -24,7 +24,7 @@ TrainingMemory training_memory(const Recipe& recipe, double gib) {
   const MemoryPlanner planner(recipe.model, recipe.train, recipe.data.seq_len, wide ? 4 : 2, cuda);
   MemoryChoice written = planner.written();
   ModelConfig model = recipe.model;
-  model.gradient_checkpointing = settled_checkpointing(planner, model, memory);
+  model.gradient_checkpointing = resolved_checkpointing(planner, model, memory);
   written.recomputed = model.recomputed_blocks();
   return {given ? "The memory given" : device.description(), memory,
           std::string(name_of(wide                        ? Precision::kFp32

@@ -13,7 +13,7 @@ struct TrainingMemory {
   double memory;          // bytes
   std::string precision;  // bf16, fp16 or fp32
   MemoryPlanner planner;
-  MemoryChoice written;  // what the recipe says, "auto" checkpointing settled
+  MemoryChoice written;  // what the recipe says, "auto" checkpointing resolved
 };
 
 /// Of a recipe whose model is resolved. `gib`: asked about a GPU with so much memory; 0: train.memory_limit,

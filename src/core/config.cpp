@@ -248,17 +248,17 @@ void Config::load_text(const std::string& yaml, const std::string& origin) {
   const auto set_item = [&](const std::string& key, const YAML::Node& named, const YAML::Node& value,
                             bool presets) {
     const auto line = where(named.Mark());
-    const Place place = find(key, line);
-    if (place.field->presets().empty() == presets) return;
-    if (!begun.insert(place.field).second) throw usage_error("{}: '{}' is set a second time.", line, key);
-    if (value.IsSequence() && place.field->is_list()) {
-      place.field->set_list(value.as<std::vector<std::string>>());
-      given_.insert(place.section->name + "." + place.field->name());
+    const FoundField found = find(key, line);
+    if (found.field->presets().empty() == presets) return;
+    if (!begun.insert(found.field).second) throw usage_error("{}: '{}' is set a second time.", line, key);
+    if (value.IsSequence() && found.field->is_list()) {
+      found.field->set_list(value.as<std::vector<std::string>>());
+      given_.insert(found.section->name + "." + found.field->name());
     } else if (value.IsScalar() || value.IsNull()) {
       std::set<Field*> none;
-      set(place, key, value.IsNull() ? "" : value.as<std::string>(), line, none);
+      set(found, key, value.IsNull() ? "" : value.as<std::string>(), line, none);
     } else {
-      throw usage_error("{}: '{}' takes {}.", line, key, place.field->kind());
+      throw usage_error("{}: '{}' takes {}.", line, key, found.field->kind());
     }
   };
   // Presets first: a file that names one and a value of its own means the value, in whatever order.
@@ -280,39 +280,39 @@ void Config::load_text(const std::string& yaml, const std::string& origin) {
 
 void Config::set(const std::string& key, const std::string& value) {
   std::set<Field*> none;
-  const Place place = find(key, "command line");
-  set(place, key, value, "--" + key, none);
-  commanded_.insert(place.section->name + "." + place.field->name());
+  const FoundField found = find(key, "command line");
+  set(found, key, value, "--" + key, none);
+  commanded_.insert(found.section->name + "." + found.field->name());
 }
 
-void Config::set(const Place& place, const std::string& name, const std::string& text,
+void Config::set(const FoundField& found, const std::string& name, const std::string& text,
                  const std::string& where, std::set<Field*>& begun) {
-  Field& field = *place.field;
+  Field& field = *found.field;
   std::string value = text;
   // A name that asks whether, not how many: use_gradient_checkpointing=1.
   const std::string bare = name.substr(name.rfind('.') + 1);
   if (bool on; (bare.starts_with("use_") || bare.starts_with("use-")) && parse_bool(text, on))
     value = on ? "true" : "false";
-  if (!place.when_on.empty()) {
+  if (!found.when_on.empty()) {
     bool on = false;
     if (!parse_bool(text, on) || !on)
       throw usage_error("{}: '{}' says what {}.{} is not; say what it is ({}).", where, text,
-                        place.section->name, field.name(), field.kind());
-    value = place.when_on;
+                        found.section->name, field.name(), field.kind());
+    value = found.when_on;
   }
   if (field.is_list() && !begun.insert(&field).second) return field.append(value);
   field.set(value, where);
-  given_.insert(place.section->name + "." + field.name());
+  given_.insert(found.section->name + "." + field.name());
   for (const auto& preset : field.presets()) {
     if (preset.name != value) continue;
     for (const auto& [key, preset_value] : preset.values)
-      find(place.section->name + "." + key, where).field->set(preset_value, where);
+      find(found.section->name + "." + key, where).field->set(preset_value, where);
   }
 }
 
 void Config::apply(const std::vector<std::string>& arguments) {
   struct Given {
-    Place place;
+    FoundField found;
     std::string key, value;
   };
   std::vector<Given> all;
@@ -321,20 +321,20 @@ void Config::apply(const std::vector<std::string>& arguments) {
     if (!argument.starts_with("--")) throw usage_error("'{}' was not expected here.", argument);
     const size_t equals = argument.find('=');
     const std::string key = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
-    const Place place = find(key, "command line");  // a wrong name is the more useful complaint
+    const FoundField found = find(key, "command line");  // a wrong name is the more useful complaint
     if (equals != std::string::npos) {
-      all.push_back({place, key, argument.substr(equals + 1)});
+      all.push_back({found, key, argument.substr(equals + 1)});
       continue;
     }
-    if (i + 1 == arguments.size()) throw usage_error("--{} needs a value ({}).", key, place.field->kind());
-    all.push_back({place, key, arguments[++i]});
+    if (i + 1 == arguments.size()) throw usage_error("--{} needs a value ({}).", key, found.field->kind());
+    all.push_back({found, key, arguments[++i]});
   }
   std::set<Field*> begun;
   for (const bool presets : {true, false})
     for (const Given& given : all)
-      if (given.place.field->presets().empty() != presets) {
-        set(given.place, given.key, given.value, "--" + given.key, begun);
-        commanded_.insert(given.place.section->name + "." + given.place.field->name());
+      if (given.found.field->presets().empty() != presets) {
+        set(given.found, given.key, given.value, "--" + given.key, begun);
+        commanded_.insert(given.found.section->name + "." + given.found.field->name());
       }
 }
 

@@ -198,17 +198,17 @@ class Config {
   std::string to_text(const std::optional<std::string>& section) const;
 
  private:
-  struct Place {
+  struct FoundField {
     Section* section;
     Field* field;
     std::string when_on{};  // of a switch: what it sets the field to
   };
-  std::optional<Place> look_up(const std::string& word);
+  std::optional<FoundField> look_up(const std::string& word);
   Field* own_field(const std::string& section, const std::string& name, Section** found = nullptr);
-  Place find(const std::string& word, const std::string& where);
+  FoundField find(const std::string& word, const std::string& where);
   /// A list that is in `begun` gets longer, another one is replaced.
-  void set(const Place& place, const std::string& name, const std::string& text, const std::string& where,
-           std::set<Field*>& begun);
+  void set(const FoundField& found, const std::string& name, const std::string& text,
+           const std::string& where, std::set<Field*>& begun);
 
   std::deque<Section> sections_;
   std::set<std::string> given_, commanded_;

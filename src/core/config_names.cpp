@@ -73,42 +73,42 @@ Field* Config::own_field(const std::string& section, const std::string& name, Se
   return nullptr;
 }
 
-std::optional<Config::Place> Config::look_up(const std::string& word) {
+std::optional<Config::FoundField> Config::look_up(const std::string& word) {
   const std::string key = plain_name(word), name = name_part(key);
   std::string section = section_part(key);
   static const OtherNames none;
   const OtherNames& others = other_names_ ? *other_names_ : none;
   for (const auto& [other, ours] : others.sections)
     if (section == other) section = ours;
-  const auto place = [&](const std::string& of, const std::string& what) -> std::optional<Place> {
+  const auto find_own = [&](const std::string& of, const std::string& what) -> std::optional<FoundField> {
     Section* found = nullptr;
-    if (Field* field = own_field(of, what, &found)) return Place{found, field};
+    if (Field* field = own_field(of, what, &found)) return FoundField{found, field};
     return {};
   };
-  if (auto own = place(section, name)) return own;
+  if (auto own = find_own(section, name)) return own;
   for (auto& one : sections_)
     for (auto& field : one.fields.all())
       if (contains_name(field.aliases(), name) && (section.empty() || section == one.name))
-        return Place{&one, &field};
+        return FoundField{&one, &field};
   const auto is_meant = [&](const std::string& ours) {
     return section.empty() || section == section_part(ours);
   };
   for (const auto& same : others.same)
     if (contains_name(same.names, key) || (contains_name(same.names, name) && is_meant(same.key)))
-      return place(section_part(same.key), name_part(same.key));
+      return find_own(section_part(same.key), name_part(same.key));
   for (const auto& one : others.switches)
     if (one.name == name && is_meant(one.key)) {
-      auto found = place(section_part(one.key), name_part(one.key));
+      auto found = find_own(section_part(one.key), name_part(one.key));
       if (found) found->when_on = one.value;
       return found;
     }
   if (!section.empty() || different_answer(others, name)) return {};
   for (const auto& bare : others.bare)
-    if (auto found = place(bare, name)) return found;
+    if (auto found = find_own(bare, name)) return found;
   return {};
 }
 
-Config::Place Config::find(const std::string& word, const std::string& where) {
+Config::FoundField Config::find(const std::string& word, const std::string& where) {
   if (auto found = look_up(word)) return *found;
   if (const auto* answer = other_names_ ? different_answer(*other_names_, plain_name(word)) : nullptr)
     throw usage_error("{}: there is no setting '{}': {}", where, word, *answer);

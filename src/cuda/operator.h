@@ -40,7 +40,7 @@ inline at::Tensor aligned(const at::Tensor& x) {
 inline at::Tensor dense(const at::Tensor& x) { return aligned(x.contiguous()); }
 inline at::Tensor dense(const std::optional<at::Tensor>& x) { return x ? dense(*x) : at::Tensor(); }
 
-/// Where a tensor lies; nothing where there is none.
+/// Where a tensor is; nothing where there is none.
 inline const void* data_of(const at::Tensor& x) { return x.defined() ? x.const_data_ptr() : nullptr; }
 inline const void* data_of(const std::optional<at::Tensor>& x) { return x ? data_of(*x) : nullptr; }
 inline void* mutable_data_of(const at::Tensor& x) { return x.defined() ? x.mutable_data_ptr() : nullptr; }

@@ -11,7 +11,7 @@
 #include "data/batch/rows.h"
 #include "data/dataset.h"
 #include "data/read/named_files.h"
-#include "data/store/tail.h"
+#include "data/store/held_out_tail.h"
 #include "data/store/token_range.h"
 #include "data/store/tokenize.h"
 

@@ -35,7 +35,7 @@ class Prefetcher {
 
  private:
   struct Slot {
-    int64_t ready = -1;  // the item that lies here
+    int64_t ready = -1;  // the item that is here
     std::exception_ptr failure;
   };
 

@@ -7,8 +7,8 @@
 #include "core/interrupt.h"
 #include "data/read/held_out.h"
 #include "data/render/render.h"
+#include "data/store/held_out_tail.h"
 #include "data/store/source.h"
-#include "data/store/tail.h"
 
 namespace tightloop {
 

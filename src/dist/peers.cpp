@@ -19,26 +19,27 @@ std::string without_trace(const std::string& text) { return text.substr(0, text.
 
 /// A launcher's store outlives us, and others may meet there after us: in this process, or when it is
 /// started again.
-std::string next_prefix(const Launch& launch) {
+std::string next_prefix(const Rendezvous& rendezvous) {
   static int met = 0;
-  return fmt::format("tightloop/{}/{}", launch.attempt, met++);
+  return fmt::format("tightloop/{}/{}", rendezvous.attempt, met++);
 }
 
 }  // namespace
 
-Peers::Peers(const Launch& launch, const Processes::Timing& timing)
-    : launch_(launch), prefix_(next_prefix(launch)), exceptions_(std::uncaught_exceptions()) {
+Peers::Peers(const Rendezvous& rendezvous, const Processes::Timing& timing)
+    : rendezvous_(rendezvous), prefix_(next_prefix(rendezvous)), exceptions_(std::uncaught_exceptions()) {
   // c10d's own messages, with stack traces, would stand between ours.
   if (!std::getenv("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
   const InterruptEndsProgram at_once;  // c10d does not stop waiting for peers
   try {
-    store_ = connect(timing, /*serve=*/!launch.store_runs && launch.rank == 0);
+    store_ = connect(timing, /*serve=*/!rendezvous.store_runs && rendezvous.rank == 0);
     join(timing);
-    gloo_ = make_gloo_group(named("gloo"), launch.rank, launch.world, launch.address, timing.join);
+    gloo_ =
+        make_gloo_group(named("gloo"), rendezvous.rank, rendezvous.world, rendezvous.address, timing.join);
     const auto own = c10::make_intrusive<c10d::PrefixStore>(prefix_, connect(timing, /*serve=*/false));
-    const std::string holder = launch.store_runs ? "the launcher, which serves the processes' store,"
-                                                 : "rank 0, which serves the processes' store,";
-    heartbeat_ = std::make_unique<Heartbeat>(own, launch.rank, launch.world,
+    const std::string holder = rendezvous.store_runs ? "the launcher, which serves the processes' store,"
+                                                     : "rank 0, which serves the processes' store,";
+    heartbeat_ = std::make_unique<Heartbeat>(own, rendezvous.rank, rendezvous.world,
                                              HeartbeatTiming{timing.beat, timing.missed}, holder,
                                              [this] { abort_gpu(); });
   } catch (const c10::Error& error) {
@@ -46,7 +47,7 @@ Peers::Peers(const Launch& launch, const Processes::Timing& timing)
         ExitCode::kFailure,
         fmt::format("rank {} of {} could not meet the others at {}:{} (MASTER_ADDR, MASTER_PORT): {}. "
                     "Check that the port is free there and that all processes were started.",
-                    launch.rank, launch.world, launch.address, launch.port,
+                    rendezvous.rank, rendezvous.world, rendezvous.address, rendezvous.port,
                     without_trace(error.what_without_backtrace())));
   }
 }
@@ -72,7 +73,7 @@ c10d::Backend& Peers::group_of(const at::Tensor& tensor) {
   check();
   if (tensor.is_cpu()) return *gloo_;
   std::lock_guard lock(gpu_mutex_);
-  if (!gpu_) gpu_ = make_gpu_group(named("gpu"), launch_.rank, launch_.world);
+  if (!gpu_) gpu_ = make_gpu_group(named("gpu"), rendezvous_.rank, rendezvous_.world);
   return *gpu_;
 }
 
@@ -100,11 +101,11 @@ void Peers::wait(const Work& work, const at::Tensor& tensor) {
 
 Store Peers::connect(const Processes::Timing& timing, bool serve) const {
   c10d::TCPStoreOptions options;
-  options.port = launch_.port;
+  options.port = rendezvous_.port;
   options.isServer = serve;
   options.waitWorkers = false;
   options.timeout = timing.join;
-  return c10::make_intrusive<c10d::TCPStore>(launch_.address, options);
+  return c10::make_intrusive<c10d::TCPStore>(rendezvous_.address, options);
 }
 
 Store Peers::named(const std::string& name) const {
@@ -113,17 +114,17 @@ Store Peers::named(const std::string& name) const {
 
 void Peers::join(const Processes::Timing& timing) {
   const auto common = c10::make_intrusive<c10d::PrefixStore>(prefix_, store_);
-  if (common->add(Heartbeat::key(launch_.rank), 1) != 1)
-    throw usage_error("two processes have RANK {}. Each needs its own, from 0 to {}.", launch_.rank,
-                      launch_.world - 1);
-  for (int rank = 0; rank < launch_.world; ++rank) {
+  if (common->add(Heartbeat::key(rendezvous_.rank), 1) != 1)
+    throw usage_error("two processes have RANK {}. Each needs its own, from 0 to {}.", rendezvous_.rank,
+                      rendezvous_.world - 1);
+  for (int rank = 0; rank < rendezvous_.world; ++rank) {
     try {
       common->wait({Heartbeat::key(rank)}, timing.join);
     } catch (const c10::Error&) {
       throw Error(ExitCode::kFailure,
                   fmt::format("rank {} of {} has not arrived at {}:{} within {} s. Check that all processes "
                               "were started, with the same MASTER_ADDR, MASTER_PORT and WORLD_SIZE.",
-                              rank, launch_.world, launch_.address, launch_.port,
+                              rank, rendezvous_.world, rendezvous_.address, rendezvous_.port,
                               std::chrono::duration_cast<std::chrono::seconds>(timing.join).count()));
     }
   }
@@ -139,7 +140,7 @@ Error Peers::failure(const std::string& loss) {
   return {ExitCode::kFailure,
           fmt::format("{}. This process (rank {}) cannot go on without it. See what that one said last, then "
                       "start all of them again; --resume goes on from the last checkpoint.",
-                      loss, launch_.rank)};
+                      loss, rendezvous_.rank)};
 }
 
 }  // namespace tightloop

@@ -8,9 +8,9 @@
 
 #include "core/error.h"
 #include "dist/heartbeat.h"
-#include "dist/launch.h"
 #include "dist/process_group.h"
 #include "dist/processes.h"
+#include "dist/rendezvous.h"
 
 namespace tightloop {
 
@@ -19,7 +19,7 @@ using Work = c10::intrusive_ptr<c10d::Work>;
 /// The other processes, as they can be reached: c10d's groups, and the heartbeat that says who is gone.
 class Peers {
  public:
-  Peers(const Launch& launch, const Processes::Timing& timing);
+  Peers(const Rendezvous& rendezvous, const Processes::Timing& timing);
   ~Peers();
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
@@ -39,7 +39,7 @@ class Peers {
   void abort_gpu();
   Error failure(const std::string& loss);
 
-  const Launch launch_;
+  const Rendezvous rendezvous_;
   const std::string prefix_;
   const int exceptions_;  // under way when this was made
   bool failed_ = false;

@@ -109,9 +109,10 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 
 }  // namespace
 
-Processes::Processes(const std::optional<Launch>& launch, const Timing& timing)
-    : launch_(launch.value_or(Launch{})) {
-  if (launch_.world > 1 || launch_.group_of_one) peers_ = std::make_shared<Peers>(launch_, timing);
+Processes::Processes(const std::optional<Rendezvous>& rendezvous, const Timing& timing)
+    : rendezvous_(rendezvous.value_or(Rendezvous{})) {
+  if (rendezvous_.world > 1 || rendezvous_.group_of_one)
+    peers_ = std::make_shared<Peers>(rendezvous_, timing);
 }
 Processes::~Processes() = default;
 

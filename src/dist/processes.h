@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "dist/launch.h"
+#include "dist/rendezvous.h"
 
 namespace tightloop {
 
@@ -56,17 +56,17 @@ class Processes {
   };
 
   /// Meets the others, or nobody where the environment names none.
-  Processes() : Processes(launch_from_environment()) {}
-  explicit Processes(const std::optional<Launch>& launch) : Processes(launch, Timing{}) {}
-  Processes(const std::optional<Launch>& launch, const Timing& timing);
+  Processes() : Processes(rendezvous_from_environment()) {}
+  explicit Processes(const std::optional<Rendezvous>& rendezvous) : Processes(rendezvous, Timing{}) {}
+  Processes(const std::optional<Rendezvous>& rendezvous, const Timing& timing);
   /// Waits a little until all are done, unless an exception is on its way.
   ~Processes();
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
 
-  int rank() const { return launch_.rank; }
-  int world() const { return launch_.world; }
-  int local_rank() const { return launch_.local_rank; }
+  int rank() const { return rendezvous_.rank; }
+  int world() const { return rendezvous_.world; }
+  int local_rank() const { return rendezvous_.local_rank; }
   /// Whether tensors travel at all.
   bool several() const { return peers_ != nullptr; }
   /// Whether this is the one that writes files and talks.
@@ -105,7 +105,7 @@ class Processes {
   void check();
 
  private:
-  Launch launch_;
+  Rendezvous rendezvous_;
   std::shared_ptr<Peers> peers_;  // null when alone; a Pending holds it weakly
 };
 

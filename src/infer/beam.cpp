@@ -145,8 +145,8 @@ class Search {
     const int64_t N = std::min(2 * K_, V_);
     const auto [each, ids] = at::topk(log_p, N);
     const auto scores = (each.view({B, K_, N}) + sums_BK_.unsqueeze(-1)).view({B, K_ * N});
-    const auto [sums, places] = at::topk(scores, std::min(2 * K_, K_ * N));
-    const auto from = places.floor_divide(N), token = ids.view({B, K_ * N}).gather(1, places);
+    const auto [sums, positions] = at::topk(scores, std::min(2 * K_, K_ * N));
+    const auto from = positions.floor_divide(N), token = ids.view({B, K_ * N}).gather(1, positions);
     const auto is_end = token == tokens_.end;
 
     // Ends among the first: they join those that ended before, and the best stay.
@@ -190,8 +190,8 @@ class Search {
     if (config_.top_p < 1) p = p.masked_fill(p.cumsum(-1) - p >= config_.top_p, 0);
     const auto cumulative = p.cumsum(-1);
     const auto wanted = draws_BKT_.select(2, t).reshape({-1, 1}) * cumulative.slice(1, kept - 1);
-    const auto place = (cumulative <= wanted).sum(-1, /*keepdim=*/true).clamp_max(kept - 1);
-    const auto token = ids.gather(1, place);
+    const auto position = (cumulative <= wanted).sum(-1, /*keepdim=*/true).clamp_max(kept - 1);
+    const auto token = ids.gather(1, position);
     // A sample that has ended stays as it is.
     const auto ended = ended_scores_BK_ != kNever;
     sums_BK_ = at::where(ended, sums_BK_, sums_BK_ + log_p.gather(1, token).view({B, K_}));

@@ -38,8 +38,8 @@ struct ExamResult {
   struct Score {
     int64_t asked = 0;   // questions
     int64_t passed = 0;  // with at least one right answer
-    double right = 0;    // the share of right answers, summed over questions
-    double share() const { return asked ? right / static_cast<double>(asked) : 0; }
+    double right = 0;    // accuracy, summed over questions
+    double accuracy() const { return asked ? right / static_cast<double>(asked) : 0; }
     double passed_share() const {
       return asked ? static_cast<double>(passed) / static_cast<double>(asked) : 0;
     }

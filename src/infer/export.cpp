@@ -58,8 +58,8 @@ std::string export_model(const fs::path& from, const fs::path& to, const ExportO
   const at::ScalarType dtype =
       options.dtype ? *options.dtype : dtype_of_word(saved.metadata().value("dtype", "bf16"));
 
-  const fs::path place = to.has_filename() ? to : to.parent_path();
-  const fs::path beside = partial_path(place);
+  const fs::path target = to.has_filename() ? to : to.parent_path();
+  const fs::path beside = partial_path(target);
   make_folder(beside);
   try {
     export_weights(*model, dtype, tokenizer ? tokens_of(*tokenizer) : HuggingFaceTokens{}, beside,
@@ -67,12 +67,12 @@ std::string export_model(const fs::path& from, const fs::path& to, const ExportO
     if (tokenizer && !copy_tokenizer(from, beside)) write_tokenizer(*tokenizer, recipe, beside);
     sync_folder(beside);
     std::error_code failure;
-    fs::rename(beside, place, failure);  // over an empty folder, never over a full one
+    fs::rename(beside, target, failure);  // over an empty folder, never over a full one
     if (failure)
       throw usage_error(
           "'{}' cannot be put in place ({}): did another process write there? Choose another "
           "--to.",
-          place.string(), failure.message());
+          target.string(), failure.message());
   } catch (...) {
     std::error_code ignored;
     fs::remove_all(beside, ignored);

@@ -48,7 +48,7 @@ LoadedTranslator load_translator(const std::filesystem::path& path, const std::s
   if (!saved.recipe().model.translates())
     throw usage_error("'{}' holds a model of the family {}, which does not translate.", path.string(),
                       saved.recipe().model.family);
-  Device& place = device(device_name);
+  Device& target = device(device_name);
   LoadedTranslator loaded{saved.recipe(), saved.pair_tokenizers(), nullptr, saved.step()};
   Recipe& recipe = loaded.recipe;
   use_threads(recipe.train.threads);
@@ -57,9 +57,9 @@ LoadedTranslator load_translator(const std::filesystem::path& path, const std::s
                             recipe.data.seq_len);
   loaded.model = std::make_unique<Seq2Seq>(recipe.model, recipe.train.seed);
   saved.load_weights(loaded.model->parameters());
-  const auto dtype = inference_dtype(precision, recipe.train.precision, place);
-  warn_of_slow_products(dtype, place);
-  loaded.model->parameters().to(at::Device(place.name()), dtype);
+  const auto dtype = inference_dtype(precision, recipe.train.precision, target);
+  warn_of_slow_products(dtype, target);
+  loaded.model->parameters().to(at::Device(target.name()), dtype);
   return loaded;
 }
 

@@ -20,7 +20,7 @@ ActivationMemory estimated_activations(const ModelConfig& config, const PassShap
     const auto prefix = fmt::format("blocks.{}.", layer);
     Tape tape;
     double result = s.floats(config.heads);  // of the product before, kept by what follows it
-    for (const auto& [name, value, role, parts, decay] : model->parameters().all()) {
+    for (const auto& [name, value, role, parts] : model->parameters().all()) {
       if (!name.starts_with(prefix)) continue;
       if (role == ParameterRole::kNorm) tape.branch(s.D + s.floats(2), s.D);
       if (role != ParameterRole::kMatrix || value.dim() < 2) continue;

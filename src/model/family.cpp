@@ -38,11 +38,11 @@ std::string families_with(bool (*has)(const Family& family)) {
 
 AddFamily::AddFamily(Family family) {
   auto& all = known_families();
-  const auto place = std::ranges::lower_bound(all, family.name, {}, &Family::name);
-  if (place != all.end() && place->name == family.name)
+  const auto found = std::ranges::lower_bound(all, family.name, {}, &Family::name);
+  if (found != all.end() && found->name == family.name)
     throw std::logic_error("two families are called " + family.name);
   for (auto& preset : family.presets) preset.values.insert(preset.values.begin(), {"family", family.name});
-  all.insert(place, std::move(family));
+  all.insert(found, std::move(family));
 }
 
 }  // namespace tightloop

@@ -10,7 +10,7 @@ ModelSize model_size(const ModelConfig& config) {
   const auto model = make_shapes(config);
   const at::Tensor head = model->head().weight_VD;
   ModelSize size;
-  for (const auto& [name, value, role, parts, decay] : model->parameters().all()) {
+  for (const auto& [name, value, role, parts] : model->parameters().all()) {
     const bool looked_up = role == ParameterRole::kEmbedding || role == ParameterRole::kValueEmbedding;
     const bool experts = value.dim() == 3;  // (experts, out, in)
     const int64_t met = experts ? value.numel() / value.size(0) * config.experts_per_token : value.numel();

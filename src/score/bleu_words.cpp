@@ -82,24 +82,24 @@ std::string replace_pairs(std::string_view text, Matches&& matches, Put&& put) {
 }
 
 /// What 13a and zh have in common. Bytes serve as characters here: all that is looked for is ASCII.
-std::string part_punctuation(std::string_view text) {
-  std::string parted;
+std::string space_punctuation(std::string_view text) {
+  std::string spaced;
   for (const char c : text) {
     if (stands_alone(c)) {
-      ((parted += ' ') += c) += ' ';
+      ((spaced += ' ') += c) += ' ';
     } else {
-      parted += c;
+      spaced += c;
     }
   }
   using Out = std::string&;
-  parted = replace_pairs(
-      parted, [](char a, char b) { return !is_digit(a) && is_stop(b); },
+  spaced = replace_pairs(
+      spaced, [](char a, char b) { return !is_digit(a) && is_stop(b); },
       [](Out out, char a, char b) { (((out += a) += ' ') += b) += ' '; });
-  parted = replace_pairs(
-      parted, [](char a, char b) { return is_stop(a) && !is_digit(b); },
+  spaced = replace_pairs(
+      spaced, [](char a, char b) { return is_stop(a) && !is_digit(b); },
       [](Out out, char a, char b) { (((out += ' ') += a) += ' ') += b; });
   return replace_pairs(
-      parted, [](char a, char b) { return is_digit(a) && b == '-'; },
+      spaced, [](char a, char b) { return is_digit(a) && b == '-'; },
       [](Out out, char a, char b) { (((out += a) += ' ') += b) += ' '; });
 }
 
@@ -119,24 +119,24 @@ std::string tokenize_13a(std::string_view sentence) {
   replace_all(text, "&amp;", "&");
   replace_all(text, "&lt;", "<");
   replace_all(text, "&gt;", ">");
-  return part_punctuation(" " + text + " ");
+  return space_punctuation(" " + text + " ");
 }
 
 std::string tokenize_zh(std::string_view sentence) {
-  std::string parted;
+  std::string spaced;
   for_characters(without_spaces_around(sentence), [&](uint32_t point, std::string_view bytes) {
     const bool alone = point != kInvalid && is_chinese(point);
-    if (alone) parted += ' ';
-    parted += bytes;
-    if (alone) parted += ' ';
+    if (alone) spaced += ' ';
+    spaced += bytes;
+    if (alone) spaced += ' ';
   });
-  return part_punctuation(parted);
+  return space_punctuation(spaced);
 }
 
 std::string tokenize_char(std::string_view sentence) {
-  std::string parted;
-  for_characters(sentence, [&](uint32_t, std::string_view bytes) { (parted += bytes) += ' '; });
-  return parted;
+  std::string spaced;
+  for_characters(sentence, [&](uint32_t, std::string_view bytes) { (spaced += bytes) += ' '; });
+  return spaced;
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace tightloop {
 
 /// How a sentence becomes the words that BLEU counts, each as sacreBLEU 2 defines it.
 enum class BleuTokens {
-  kNone,  // as they are, parted by spaces
+  kNone,  // as they are, separated by spaces
   k13a,   // mteval-v13a: punctuation on its own; the default
   kZh,    // Chinese characters one by one, the rest as 13a has it
   kChar,  // every character
@@ -23,7 +23,7 @@ inline constexpr auto kChoices<BleuTokens> = std::to_array<Choice<BleuTokens>>({
     {BleuTokens::kChar, "char"},
 });
 
-/// The sentence with spaces where its words are parted.
+/// The sentence with spaces between its tokens.
 std::string tokenize_for_bleu(std::string_view sentence, BleuTokens tokens);
 
 /// The parts between white space, as Python's str.split() sees it.

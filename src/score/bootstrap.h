@@ -10,7 +10,7 @@ namespace tightloop {
 struct BootstrapResult {
   struct System {
     double score = 0;               // of the sentences as they are
-    double mean = 0, interval = 0;  // over the samples: 95 % lie within mean +- interval, about
+    double mean = 0, interval = 0;  // over the samples: 95 % are within mean +- interval, about
   } first, second;
   double p_value = 1;  // how likely a difference this large is where there is none
 };

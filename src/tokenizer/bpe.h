@@ -62,7 +62,7 @@ class Bpe : public Tokenizer {
   std::unordered_map<std::string_view, int32_t> ids_by_bytes_;
   std::array<int32_t, 256> byte_ids_;
   std::vector<uint32_t> token_bytes_;
-  std::bitset<65536> crossings_;  // the byte pairs that lie inside of some token
+  std::bitset<65536> crossings_;  // the byte pairs inside of some token
   bool lacks_bytes_ = false;
   std::unordered_map<std::string_view, int32_t>
       exceptions_;  // whole pieces that merging would not make (ignore_merges)

@@ -13,7 +13,7 @@
 #include "core/log.h"
 #include "core/terminal/terminal.h"
 #include "model/model_size.h"
-#include "ops/attention/attention_use.h"
+#include "ops/attention/attention_counter.h"
 #include "train/engine/device_speed.h"
 #include "train/engine/precision.h"
 #include "train/report/metric_table.h"
@@ -79,20 +79,20 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
     if (!from) write_settings(run_, recipe_);  // a run that resumes keeps its own until its first save
   }
 
-  const at::Device place(device_.name());
+  const at::Device target(device_.name());
   const auto dtype = compute_dtype(train.precision, device_);
   if (processes_.main()) warn_of_slow_products(dtype, device_);
-  task_->trained().to(place, at::kFloat);
+  task_->trained().to(target, at::kFloat);
   optimizer_ = std::make_unique<Optimizer>(task_->trained(), train, task_->config(), dtype);
   if (from) optimizer_->load(from->weights, from->optimizer);
-  task_->place(place, dtype);
+  task_->move_to(target, dtype);
   evaluator_ = std::make_unique<Evaluator>(*task_, device_);
   staging_ = std::make_unique<StepStaging>(*task_, recipe_, *optimizer_, processes_,
                                            recipe_.data.pin_memory && device_.is_cuda());
   const ModelConfig& model = task_->config();
   const int64_t experts = model.has_experts() ? model.experts : 0;
   const auto& sources = task_->sources();
-  buffer_ = std::make_unique<LossBuffer>(place, train.loss_extract_interval,
+  buffer_ = std::make_unique<LossBuffer>(target, train.loss_extract_interval,
                                          static_cast<int64_t>(sources.size()), experts * model.layers);
   progress_ = std::make_unique<Progress>(sources, experts, train.steps);
   guard_ =
@@ -115,7 +115,7 @@ void Trainer::plan_steps() {
   if (train.epochs > 0)
     train.steps = steps_of_epochs(train.epochs, task_->epoch_samples(), step_samples(), done_, consumed_);
   if (train.steps == 0) throw usage_error("how long to train is not said: set train.steps or train.epochs.");
-  settle_intervals(train);
+  resolve_intervals(train);
 }
 
 void Trainer::announce() const {
@@ -262,7 +262,7 @@ TrainResult Trainer::run() {
   extract(/*all=*/true);
   if (history_.removal_is_due() && guard_->healthy()) history_.remove_old();
   feed_.reset();
-  task_->settle();
+  task_->refresh_weights();
   result.step = done_;
   result.stopped_early = next == Next::kStopEarly;
   result.interrupted = next == Next::kInterrupted;

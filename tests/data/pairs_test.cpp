@@ -214,7 +214,7 @@ TEST(PairLoader, AChangedWorldGoesOnFromTheBatch) {
   PairLoader reference(store, options_of(0));
   const auto head = firsts(reference, 33), wanted = firsts(reference, 90);
   auto third = options_of();
-  third.world = 3, third.first_batch = 5, third.first_place = 33;
+  third.world = 3, third.first_batch = 5, third.first_global = 33;
   std::vector<std::unique_ptr<PairLoader>> loaders;
   for (third.rank = 0; third.rank < 3; ++third.rank)
     loaders.push_back(std::make_unique<PairLoader>(store, third));
@@ -225,7 +225,7 @@ TEST(PairLoader, AChangedWorldGoesOnFromTheBatch) {
       joined.insert(joined.end(), one.begin(), one.end());
     }
   EXPECT_EQ(joined, wanted);
-  EXPECT_EQ(loaders[0]->places_before(5 + 30), 33u + 90u);
+  EXPECT_EQ(loaders[0]->batches_before(5 + 30), 33u + 90u);
 }
 
 TEST(PairLoader, LongPairsAreCountedAndAPassEnds) {

@@ -161,7 +161,7 @@ TEST(Collectives, UnderWayEndWithWhoDied) {
     return;
   }
   const fs::path folder = std::getenv("TIGHTLOOP_TEST_FOLDER");
-  Processes processes(launch_from_environment(), {.beat = std::chrono::milliseconds(100)});
+  Processes processes(rendezvous_from_environment(), {.beat = std::chrono::milliseconds(100)});
   EXPECT_EQ(processes.sum(1.0), 2.0);
   std::map<std::string, Pending> pending;
   const Tensor sum = at::zeros({10}, at::kFloat), part = at::zeros({5}, at::kFloat),
@@ -186,10 +186,10 @@ INSTANTIATE_TEST_SUITE_P(Each, GpuCollectives, ::testing::Values("cuda"),
 
 // NCCL in a world of one: more need more GPUs.
 TEST_P(GpuCollectives, GiveWhatTheyGet) {
-  Processes processes(Launch{.address = "127.0.0.1",
-                             .port = static_cast<uint16_t>(free_port()),
-                             .attempt = {},
-                             .group_of_one = true});
+  Processes processes(Rendezvous{.address = "127.0.0.1",
+                                 .port = static_cast<uint16_t>(free_port()),
+                                 .attempt = {},
+                                 .group_of_one = true});
   expect_right_values(processes, device);
 }
 

@@ -46,36 +46,36 @@ Environment of_torchrun() {
           {"MASTER_PORT", "29500"}};
 }
 
-TEST(Launch, IsReadFromTheEnvironment) {
-  EXPECT_FALSE(launch_from_environment());
+TEST(Rendezvous, IsReadFromTheEnvironment) {
+  EXPECT_FALSE(rendezvous_from_environment());
   auto environment = of_torchrun();
   {
     Variables set(environment);
-    const auto launch = launch_from_environment();
-    ASSERT_TRUE(launch);
-    EXPECT_EQ(launch->rank, 3);
-    EXPECT_EQ(launch->world, 8);
-    EXPECT_EQ(launch->local_rank, 1);
-    EXPECT_EQ(launch->address, "a.b");
-    EXPECT_EQ(launch->port, 29500);
-    EXPECT_FALSE(launch->store_runs);
+    const auto rendezvous = rendezvous_from_environment();
+    ASSERT_TRUE(rendezvous);
+    EXPECT_EQ(rendezvous->rank, 3);
+    EXPECT_EQ(rendezvous->world, 8);
+    EXPECT_EQ(rendezvous->local_rank, 1);
+    EXPECT_EQ(rendezvous->address, "a.b");
+    EXPECT_EQ(rendezvous->port, 29500);
+    EXPECT_FALSE(rendezvous->store_runs);
   }
   environment["TORCHELASTIC_USE_AGENT_STORE"] = "True";
   Variables set(environment);
-  EXPECT_TRUE(launch_from_environment()->store_runs);
+  EXPECT_TRUE(rendezvous_from_environment()->store_runs);
 }
 
-TEST(Launch, PartsOfItAreAUsageError) {
+TEST(Rendezvous, PartsOfItAreAUsageError) {
   for (const auto& [name, value] : of_torchrun()) {
     auto environment = of_torchrun();
     environment.erase(name);
     Variables set(environment);
-    const auto message = error_of(ExitCode::kUsage, [] { launch_from_environment(); });
+    const auto message = error_of(ExitCode::kUsage, [] { rendezvous_from_environment(); });
     EXPECT_NE(message.find("but not " + name), std::string::npos) << message;
   }
 }
 
-TEST(Launch, NonsenseIsAUsageError) {
+TEST(Rendezvous, NonsenseIsAUsageError) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"RANK", "8"},       {"RANK", "-1"},     {"RANK", "one"},          {"RANK", "1x"},
       {"WORLD_SIZE", "0"}, {"WORLD_SIZE", ""}, {"MASTER_PORT", "70000"}, {"LOCAL_RANK", "4"}};
@@ -83,7 +83,7 @@ TEST(Launch, NonsenseIsAUsageError) {
     auto environment = of_torchrun();
     environment[name] = value;
     Variables set(environment);
-    const auto message = error_of(ExitCode::kUsage, [] { launch_from_environment(); });
+    const auto message = error_of(ExitCode::kUsage, [] { rendezvous_from_environment(); });
     EXPECT_NE(message.find(name), std::string::npos) << message;
   }
 }
@@ -219,7 +219,7 @@ TEST(Processes, HalfOfTheRowsEachGiveTheGradientOfAll) {
 
 TEST(Processes, ASlowPeerIsNotADeadOne) {
   if (!in_child()) return expect_success(2);
-  Processes processes(launch_from_environment(), {.beat = milliseconds(20), .missed = 15});
+  Processes processes(rendezvous_from_environment(), {.beat = milliseconds(20), .missed = 15});
   if (processes.rank() == 1)
     std::this_thread::sleep_for(milliseconds(1500));  // five times what a dead one gets
   EXPECT_EQ(processes.sum(1.0), 2.0);
@@ -258,7 +258,7 @@ TEST(Processes, TheLastToLeaveIsWaitedFor) {
 void be_interrupted(const Processes::Timing& timing = {}) {
   const std::string folder = std::getenv("TIGHTLOOP_TEST_FOLDER"), busy = std::getenv("TIGHTLOOP_TEST_BUSY");
   const int victim = std::atoi(std::getenv("TIGHTLOOP_TEST_VICTIM"));
-  Processes processes(launch_from_environment(), timing);
+  Processes processes(rendezvous_from_environment(), timing);
   EXPECT_EQ(processes.sum(1.0), 2.0);
   write_file_whole(fs::path(folder) / ("ready-" + std::to_string(processes.rank())), "");
   const auto message = error_of(ExitCode::kFailure, [&] {
@@ -326,16 +326,18 @@ TEST(Processes, AFailedShareOfANumberIsNotTheEnd) {
 }
 
 TEST(Processes, APeerThatNeverComesIsNamed) {
-  const Launch launch{
+  const Rendezvous rendezvous{
       .rank = 0, .world = 2, .address = "127.0.0.1", .port = static_cast<uint16_t>(free_port())};
-  const auto message = error_of(ExitCode::kFailure, [&] { Processes(launch, {.join = milliseconds(300)}); });
+  const auto message =
+      error_of(ExitCode::kFailure, [&] { Processes(rendezvous, {.join = milliseconds(300)}); });
   EXPECT_CONTAINS(message, "rank 1 of 2 has not arrived");
 }
 
 TEST(Processes, AnAddressWhereNobodyIsIsASentence) {
-  const Launch launch{
+  const Rendezvous rendezvous{
       .rank = 1, .world = 2, .address = "127.0.0.1", .port = static_cast<uint16_t>(free_port())};
-  const auto message = error_of(ExitCode::kFailure, [&] { Processes(launch, {.join = milliseconds(300)}); });
+  const auto message =
+      error_of(ExitCode::kFailure, [&] { Processes(rendezvous, {.join = milliseconds(300)}); });
   EXPECT_CONTAINS(message, "rank 1 of 2 could not meet the others at 127.0.0.1");
 }
 

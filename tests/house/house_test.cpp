@@ -90,7 +90,7 @@ const std::map<std::string, std::vector<std::vector<std::string>>> kStages{
     {"model", {{"files/safetensors"}, {"", "parts/", "files/huggingface_layout"}, {"files/"}, {"families/"}}},
     {"train",
      {{"train_config", "report/log_config", "report/flop_counter", "engine/precision", "engine/device_speed"},
-      {"settings/", "run/run_folder", "run/run_settings", "run/checkpoint"},
+      {"settings/", "run/run_folder", "run/run_settings", "run/resume_settings", "run/checkpoint"},
       {"optim/", "engine/grad_scaler", "engine/step_numbers"},
       {"run/"},
       {"engine/", "settings/memory_plan", "settings/auto_sizes"},

@@ -68,7 +68,7 @@ TEST(Exam, CountsByTask) {
   EXPECT_EQ(result.by_task.at("own").right, 4);
   EXPECT_EQ(result.by_task.at("other").right, 0);
   EXPECT_EQ(result.all.asked, 5);
-  EXPECT_DOUBLE_EQ(result.all.share(), 0.8);
+  EXPECT_DOUBLE_EQ(result.all.accuracy(), 0.8);
 }
 
 TEST(Exam, ChoicesGoByLikelihood) {
@@ -105,8 +105,8 @@ TEST(Exam, SamplesGivePassRates) {
   exam[0].expected = tokenizer.decode(generate(*model, prompt, generation)[0].ids);
   const auto result = take_exam(*model, tokenizer, exam, options);
   EXPECT_EQ(result.all.passed, 1);
-  EXPECT_GE(result.all.share(), 1.0 / 64);
-  EXPECT_LT(result.all.share(), 1.0);
+  EXPECT_GE(result.all.accuracy(), 1.0 / 64);
+  EXPECT_LT(result.all.accuracy(), 1.0);
 }
 
 TEST(Exam, DocumentsAreQuestionsWithAnswers) {

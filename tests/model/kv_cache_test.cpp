@@ -1,6 +1,6 @@
 #include "model/parts/kv_cache.h"
 
-#include "ops/attention/attend.h"
+#include "ops/attention/attention_backend.h"
 
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>

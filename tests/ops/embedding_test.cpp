@@ -172,11 +172,11 @@ TEST_P(EmbeddingOn, PassesOverIdsThatHaveNoRow) {
   const auto kernel = ops::find_operator<Backward>(kBackward);
   const auto ids = ids_of_runs({50, 3, 40, 1, 70, 2}) - 2;  // -1, 2, 5, 8, 11, 14
   const auto dy = whole_numbers({ids.numel(), D}, 4);
-  const auto [sorted, places] = ids.to(at::kInt).sort(/*stable=*/std::optional(true), 0);
+  const auto [sorted, positions] = ids.to(at::kInt).sort(/*stable=*/std::optional(true), 0);
   const auto inside = ((ids >= 0) & (ids < V)).nonzero().squeeze(1);
   const auto wanted =
       at::zeros({V, D}, at::kDouble).index_add_(0, ids.index_select(0, inside), dy.index_select(0, inside));
-  const auto got = kernel.call(dy.to(device, at::kFloat), sorted.to(device), places.to(device), V);
+  const auto got = kernel.call(dy.to(device, at::kFloat), sorted.to(device), positions.to(device), V);
   EXPECT_TRUE(at::equal(got.to(at::kCPU, at::kDouble), wanted));
 }
 
@@ -207,8 +207,8 @@ TEST_P(EmbeddingOn, TheOrderIsSortedAndStable) {
     const auto ids = any_ids(N, 40, 2).to(device);
     const auto order =
         ops::token_order(at::zeros({40, 8}, ids.options().dtype(at::kFloat)).requires_grad_(), ids);
-    EXPECT_TRUE(at::equal(ids.index_select(0, order.places), order.ids.to(at::kLong)));
-    const auto key = order.ids.to(at::kLong) * N + order.places;
+    EXPECT_TRUE(at::equal(ids.index_select(0, order.positions), order.ids.to(at::kLong)));
+    const auto key = order.ids.to(at::kLong) * N + order.positions;
     EXPECT_TRUE((key.slice(0, 1) > key.slice(0, 0, N - 1)).all().item<bool>());
   }
 }

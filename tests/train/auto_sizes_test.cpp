@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "support.h"
-#include "train/settings/settle_source.h"
+#include "train/settings/resolve_source.h"
 
 namespace tightloop::testing {
 namespace {
@@ -69,25 +69,25 @@ TEST(AutoSizes, AFewRowsAreHeldOut) {
 TEST(AutoSizes, WhatIsGivenStays) {
   const TempFolder folder;
   write_file_whole(folder.path() / "a.txt", std::string(20'000, 'a'));
-  const auto settled = [&](const std::vector<std::string>& more) {
+  const auto resolved = [&](const std::vector<std::string>& more) {
     Recipe recipe;
     Config config = recipe.bind();
     config.apply({"--data.train", (folder.path() / "a.txt").string(), "--model.preset", "auto",
                   "--data.seq_len", "0", "--tokenizer.vocab_size", "0", "--train.micro_batch", "0",
                   "--train.steps", "0", "--data.holdout_by", "auto", "--train.device", "cpu"});
     config.apply(more);
-    settle_source(recipe, config);
+    resolve_source(recipe, config);
     EXPECT_TRUE(has_auto_sizes(recipe));
-    EXPECT_FALSE(settle_sizes(recipe, config).empty());
+    EXPECT_FALSE(resolve_sizes(recipe, config).empty());
     EXPECT_FALSE(has_auto_sizes(recipe));
     return recipe;
   };
-  const Recipe all = settled({});
+  const Recipe all = resolved({});
   EXPECT_EQ(all.model.width, 64);
   EXPECT_EQ(all.model.preset, "");
   EXPECT_EQ(all.data.holdout_by, HoldoutBy::kTail);
   EXPECT_GT(all.train.epochs, 1);
-  const Recipe some = settled({"--model.width", "96", "--train.steps", "7", "--data.seq_len", "32"});
+  const Recipe some = resolved({"--model.width", "96", "--train.steps", "7", "--data.seq_len", "32"});
   EXPECT_EQ(some.model.width, 96);
   EXPECT_EQ(96 % some.model.heads, 0);
   EXPECT_EQ(some.model.layers, all.model.layers);
@@ -107,7 +107,7 @@ TEST(AutoSizes, OfPairsCountASide) {
       "{model: {preset: auto, family: seq2seq}, tokenizer: {vocab_size: 0}, train: {steps: 0, device: cpu}}",
       "r");
   config.apply({"--data.source", "pairs", "--data.train", (folder / "pairs.tsv").string()});
-  const std::string said = settle_sizes(recipe, config);
+  const std::string said = resolve_sizes(recipe, config);
   EXPECT_NE(said.find("tokens a side"), std::string::npos) << said;
   EXPECT_GT(recipe.train.epochs, 5);
   EXPECT_GE(recipe.model.layers, 2);
@@ -127,7 +127,7 @@ TEST(AutoSizes, NoFileIsASentence) {
   Recipe recipe;
   Config config = recipe.bind();
   config.apply({"--model.preset", "auto"});
-  const auto why = error_of(ExitCode::kUsage, [&] { settle_sizes(recipe, config); });
+  const auto why = error_of(ExitCode::kUsage, [&] { resolve_sizes(recipe, config); });
   EXPECT_NE(why.find("--data.train"), std::string::npos) << why;
 }
 

@@ -32,10 +32,10 @@ struct EngineFixture {
 
   EngineFixture(LanguageModel& model, const TrainConfig& config, at::ScalarType dtype,
                 at::Device device = at::kCPU, int64_t interval = 1000, int64_t sources = 1,
-                const std::optional<Launch>& launch = {}, Device* engine_device = nullptr)
+                const std::optional<Rendezvous>& rendezvous = {}, Device* engine_device = nullptr)
       : model(model),
         config(config),
-        processes(launch),
+        processes(rendezvous),
         optimizer(model.parameters(), config, model.config(), dtype),
         buffer(device, interval, sources,
                model.config().has_experts() ? model.config().experts * model.config().layers : 0),

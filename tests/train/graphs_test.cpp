@@ -18,7 +18,7 @@ using at::Tensor;
 constexpr int64_t kRows = 2, kLength = 6, kVocab = 21;
 
 /// One process that goes the way of several.
-Launch group_of_one() {
+Rendezvous group_of_one() {
   return {.rank = 0,
           .world = 1,
           .local_rank = 0,

@@ -160,16 +160,16 @@ TEST(MemoryPlan, AutoTakesAsFewBlocksAsFit) {
   const auto planner = gpt2_planner();
   ModelConfig model;
   model.layers = 12, model.gradient_checkpointing = "auto";
-  EXPECT_EQ(settled_checkpointing(planner, model, 140 * kGiB), "none");
-  EXPECT_EQ(settled_checkpointing(planner, model, 1 * kGiB), "all");
-  const auto some = settled_checkpointing(planner, model, 16 * kGiB);
+  EXPECT_EQ(resolved_checkpointing(planner, model, 140 * kGiB), "none");
+  EXPECT_EQ(resolved_checkpointing(planner, model, 1 * kGiB), "all");
+  const auto some = resolved_checkpointing(planner, model, 16 * kGiB);
   auto choice = planner.written();
   choice.recomputed = std::stoll(some);
   EXPECT_LE(planner.plan(choice).total(), kUsableMemory * 16 * kGiB);
   --choice.recomputed;
   EXPECT_GT(planner.plan(choice).total(), kUsableMemory * 16 * kGiB);
   model.gradient_checkpointing = "3";
-  EXPECT_EQ(settled_checkpointing(planner, model, 1), "3");
+  EXPECT_EQ(resolved_checkpointing(planner, model, 1), "3");
 }
 
 TEST(MemoryPlan, TheCacheIsEmptiedWhenTheDeviceIsNearlyFullWhateverIsLogged) {

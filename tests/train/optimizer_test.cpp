@@ -15,7 +15,7 @@
 #include "model/language_model.h"
 #include "ops/compare.h"
 #include "support.h"
-#include "train/optim/update_rules.h"
+#include "train/optim/parameter_groups.h"
 
 namespace tightloop {
 namespace {

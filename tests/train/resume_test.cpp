@@ -5,6 +5,7 @@
 #include "support.h"
 #include "train/run/checkpoint.h"
 #include "train/run/resume_check.h"
+#include "train/run/resume_settings.h"
 #include "train/run/run_settings.h"
 #include "train/small_recipe.h"
 #include "train/trainer.h"

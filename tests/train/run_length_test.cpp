@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "small_recipe.h"
 #include "support.h"
 #include "train/run/checkpoint.h"
@@ -58,16 +59,16 @@ TEST(RunLength, TheCommandLineCounts) {
 TEST(RunLength, IntervalsFollowFromTheSteps) {
   TrainConfig train;
   train.steps = 2000, train.warmup_ratio = 0.05, train.eval_batches = 16;
-  settle_intervals(train);
+  resolve_intervals(train);
   EXPECT_EQ(train.warmup_steps, 100);
   EXPECT_EQ(train.eval_steps, 200);
   train.steps = 4000;  // a run that goes on keeps them
-  settle_intervals(train);
+  resolve_intervals(train);
   EXPECT_EQ(train.warmup_steps, 100);
   EXPECT_EQ(train.eval_steps, 200);
   TrainConfig brief;
   brief.steps = 40, brief.eval_steps = -1;
-  settle_intervals(brief);
+  resolve_intervals(brief);
   EXPECT_GT(brief.eval_steps, 40);  // at the end alone: more would cost more than the training
 }
 
@@ -147,7 +148,7 @@ TEST(RunLength, AResumePlansWarmUpAndEvaluationsFromItsOwnSteps) {
   EXPECT_EQ(train.warmup_steps, std::llround(0.5 * static_cast<double>(train.steps)));
   TrainConfig expected;
   expected.steps = train.steps, expected.eval_steps = -1, expected.eval_batches = train.eval_batches;
-  settle_intervals(expected);
+  resolve_intervals(expected);
   EXPECT_EQ(train.eval_steps, expected.eval_steps);
 }
 

@@ -131,7 +131,7 @@ void save_after_a_death(const fs::path& folder) {
   auto recipe = small_recipe();
   recipe.train.steps = 4, recipe.train.loss_extract_interval = 1;
   recipe.log.asynchronous = false, recipe.log.flush_steps = 1;
-  Processes processes(launch_from_environment(), {.beat = std::chrono::milliseconds(50)});
+  Processes processes(rendezvous_from_environment(), {.beat = std::chrono::milliseconds(50)});
   const RunFolder run =
       processes.main() ? RunFolder::create(folder / "run", false) : RunFolder(folder / "run");
   if (!processes.main()) {

@@ -15,7 +15,7 @@
 #include "cli/at_least.h"
 #include "cli/bench/bench_common.h"
 #include "cli/verbs.h"
-#include "ops/attention/attention_use.h"
+#include "ops/attention/attention_counter.h"
 #include "train/engine/device_speed.h"
 #include "train/engine/precision.h"
 

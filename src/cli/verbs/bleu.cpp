@@ -12,7 +12,6 @@
 #include "cli/add_choice.h"
 #include "cli/at_least.h"
 #include "cli/output.h"
-#include "cli/report.h"
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "core/interrupt.h"

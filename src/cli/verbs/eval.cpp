@@ -11,9 +11,9 @@
 #include <set>
 
 #include "cli/at_least.h"
+#include "cli/exam_report.h"
 #include "cli/model_choice.h"
 #include "cli/output.h"
-#include "cli/report.h"
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "core/files.h"
@@ -31,7 +31,7 @@
 #include "train/run/run_folder.h"
 #include "train/run/saved_model.h"
 #include "train/settings/loading.h"
-#include "train/settings/settle_source.h"
+#include "train/settings/resolve_source.h"
 
 namespace tightloop::cli {
 
@@ -63,9 +63,9 @@ bool apply_settings(Recipe& recipe, const Settings& settings) {
   Config config = recipe.bind();
   config.apply(settings);
   if (config.commanded("data.train") || recipe.data.source == DataSource::kAuto) {
-    Recipe settled = recipe;
-    for (const std::string& note : settle_source(settled, config)) log::info("{}", note);
-    recipe.data.source = settled.data.source, recipe.data.mixture = settled.data.mixture;
+    Recipe resolved = recipe;
+    for (const std::string& note : resolve_source(resolved, config)) log::info("{}", note);
+    recipe.data.source = resolved.data.source, recipe.data.mixture = resolved.data.mixture;
   }
   return config.commanded("data.documents") ||
          (has_data(recipe.data) && recipe.data.mixture.empty() && recipe.data.source == DataSource::kText);

@@ -11,7 +11,6 @@
 #include "cli/at_least.h"
 #include "cli/model_choice.h"
 #include "cli/output.h"
-#include "cli/report.h"
 #include "cli/sampling_options.h"
 #include "cli/verbs.h"
 #include "core/error.h"

@@ -9,10 +9,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/exam_report.h"
 #include "cli/main_settings.h"
 #include "cli/model_choice.h"
 #include "cli/recipe.h"
-#include "cli/report.h"
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "core/interrupt.h"

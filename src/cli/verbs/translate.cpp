@@ -15,7 +15,6 @@
 #include "cli/line_input.h"
 #include "cli/model_choice.h"
 #include "cli/output.h"
-#include "cli/report.h"
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "core/input_file.h"
@@ -37,7 +36,7 @@ struct TranslateArguments {
   bool scores = false, json = false;
 };
 
-/// One line, whatever it holds: translations parted by tabs, each behind its score where scores are wanted.
+/// One line, whatever it holds: tab-separated translations, each behind its score where scores are wanted.
 std::string line_of(const std::string& source, const std::vector<TextTranslation>& found,
                     const TranslateArguments& options) {
   if (options.json) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/random.h"
+#include "data/batch/sample_order.h"
 
 namespace tightloop {
 
@@ -75,11 +75,9 @@ void Loader::fill(int64_t index, Batch& batch) const {
                          batch.bounds + batch.documents + 1, static_cast<int32_t>(at)};
     RowFacts facts;
     if (options_.shuffle) {
-      const uint64_t pass = global / plan_->rows(), place = global % plan_->rows();
-      const auto words = philox(options_.seed, pass);
-      const Permutation order(plan_->rows(), words[0] | uint64_t{words[1]} << 32);
-      const uint64_t shift = pass == 0 ? 0 : words[2] % plan_->length();
-      facts = plan_->fill(order[place], shift, space);
+      const SampleAt row = sample_at(global, plan_->rows(), options_.seed, /*shuffle=*/true);
+      const uint64_t shift = row.pass == 0 ? 0 : row.draw % plan_->length();
+      facts = plan_->fill(row.sample, shift, space);
     } else if (global < plan_->rows()) {
       facts = plan_->fill(global, 0, space);
     } else {

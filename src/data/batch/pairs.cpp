@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "data/batch/sample_order.h"
 
 namespace tightloop {
 
@@ -106,7 +107,7 @@ void PairPlan::make(const Documents& documents, const PairOptions& options, uint
 
 PairLoader::PairLoader(std::shared_ptr<const Documents> documents, const PairOptions& options)
     : options_(options),
-      first_place_(options.first_place.value_or(options.first_batch * options.world)),
+      first_global_(options.first_global.value_or(options.first_batch * options.world)),
       documents_(std::move(documents)),
       plan_(*documents_, options) {
   const int threads = std::max(0, options.threads);
@@ -130,15 +131,12 @@ int64_t PairLoader::batches() const {
 }
 
 void PairLoader::fill(int64_t index, PairBatch& batch) const {
-  const uint64_t global = places_before(index) + options_.rank;
-  uint64_t place = global % plan_.batches();
-  if (options_.shuffle) {
-    const auto words = philox(options_.seed, global / plan_.batches());
-    place = Permutation(plan_.batches(), words[0] | uint64_t{words[1]} << 32)[place];
-  }
+  const uint64_t global = batches_before(index) + options_.rank;
   // Ranks beyond the end of an unshuffled pass get a batch without rows.
   const auto pairs =
-      !options_.shuffle && global >= plan_.batches() ? std::span<const uint32_t>() : plan_.pairs(place);
+      !options_.shuffle && global >= plan_.batches()
+          ? std::span<const uint32_t>()
+          : plan_.pairs(sample_at(global, plan_.batches(), options_.seed, options_.shuffle).sample);
   batch.index = index;
   batch.rows = static_cast<int64_t>(pairs.size());
   batch.source_length = batch.target_length = batch.supervised = batch.padding = 0;

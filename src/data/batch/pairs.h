@@ -35,7 +35,7 @@ struct PairOptions {
   int threads = 2, prefetch = 2;
   int64_t rank = 0, world = 1;
   int64_t first_batch = 0;
-  std::optional<uint64_t> first_place;  // of the sequence below, where the world was another one before
+  std::optional<uint64_t> first_global;  // of the sequence below, where the world was another one before
 };
 
 /// Which pairs share a batch. Pairs are taken in an order shuffled by the seed, a large window at a time; in
@@ -69,7 +69,7 @@ class PairPlan {
 
 /// Batches of pairs, prepared ahead by threads; documents 2i and 2i + 1 are pair i. Batch k of rank r is
 /// batch k * world + r of a sequence that goes over all batches of the plan, each pass in another order. With
-/// first_place, k counts from first_batch and the sequence goes on from there.
+/// first_global, k counts from first_batch and the sequence goes on from there.
 class PairLoader {
  public:
   PairLoader(std::shared_ptr<const Documents> documents, const PairOptions& options);
@@ -78,8 +78,8 @@ class PairLoader {
   const PairBatch* try_next();  // nothing after the last of an unshuffled pass
   int64_t batches() const;      // of one pass, of this rank
   /// Batches of the sequence that all ranks have had before batch `index`.
-  uint64_t places_before(int64_t index) const {
-    return first_place_ + static_cast<uint64_t>((index - options_.first_batch) * options_.world);
+  uint64_t batches_before(int64_t index) const {
+    return first_global_ + static_cast<uint64_t>((index - options_.first_batch) * options_.world);
   }
   const PairPlan& plan() const { return plan_; }
   double wait_seconds() const { return prefetcher_->wait_seconds(); }
@@ -89,7 +89,7 @@ class PairLoader {
   void fill(int64_t index, PairBatch& batch) const;
 
   const PairOptions options_;
-  const uint64_t first_place_;
+  const uint64_t first_global_;
   std::shared_ptr<const Documents> documents_;
   const PairPlan plan_;
   std::vector<std::unique_ptr<int32_t[]>> memory_;  // of a slot each

@@ -22,7 +22,7 @@ struct DataFile {
 /// none.
 std::vector<DataFile> data_files(const DataConfig& config);
 
-/// Of `source: shards`. A folder stands for the shards of one part in it; what `prepare` held out lies beside
+/// Of `source: shards`. A folder stands for the shards of one part in it; what `prepare` held out is beside
 /// what it did not.
 std::vector<std::filesystem::path> train_shards(const DataConfig& config);
 std::vector<std::filesystem::path> held_out_shards(const DataConfig& config);

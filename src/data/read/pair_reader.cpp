@@ -31,11 +31,11 @@ bool ParallelRecords::read(RecordBatch& batch, size_t records, size_t bytes) {
     const Status left = source_->next(), right = target_->next();
     const bool left_gone = left == Status::kEnd || left == Status::kBroken;
     const bool right_gone = right == Status::kEnd || right == Status::kBroken;
-    const LineReader& place = left_gone ? *target_ : *source_;
+    const LineReader& reader = left_gone ? *target_ : *source_;
     Record record;
     record.file = static_cast<uint32_t>(left_gone && !right_gone ? sources_.size() + file_ - 1 : file_ - 1);
-    record.line = place.number();
-    record.byte = place.byte();
+    record.line = reader.number();
+    record.byte = reader.byte();
     record.lost = source_->passed() + target_->passed();
     if (left == Status::kBroken || right == Status::kBroken) {
       record.bad = BadKind::kBrokenFile;

@@ -26,7 +26,7 @@ class ParallelRecords : public RecordReader {
   std::unique_ptr<LineReader> source_, target_;
 };
 
-/// Pairs from lines of two columns parted by a tab; further columns are left alone.
+/// Pairs from lines of two tab-separated columns; further columns are left alone.
 class TsvRecords : public LineRecords {
  public:
   using LineRecords::LineRecords;

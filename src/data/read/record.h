@@ -32,7 +32,7 @@ enum class BadKind : uint8_t {
 
 std::string_view bad_kind_name(BadKind kind);
 
-/// One thing to learn from as it lies in a file: a text, a line of JSON, a pair of sentences.
+/// One thing to learn from as it is in a file: a text, a line of JSON, a pair of sentences.
 struct Record {
   std::string_view bytes;       // followed by at least kRecordPadding readable bytes
   std::string_view second;      // of a pair: the translation

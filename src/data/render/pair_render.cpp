@@ -8,7 +8,7 @@ namespace {
 
 namespace dom = simdjson::dom;
 
-/// Where both sentences of a record lie, until this thread's next call. Throws BadRecord.
+/// Where both sentences of a record are, until this thread's next call. Throws BadRecord.
 std::pair<std::string_view, std::string_view> sides_of(const Record& record, const DataConfig& config,
                                                        bool json) {
   if (!json) return {record.bytes, record.second};

@@ -27,7 +27,7 @@ struct Rendered {
   std::vector<uint8_t> mask;    // empty: all is to be learned
   std::vector<int32_t> second;  // of a pair: the translation
   std::vector<TextCut> cuts;    // of a long text, where an index is made (data/render/text_cuts.h)
-  std::string text;             // what `cuts` are of, when it does not lie in the record as it is
+  std::string text;             // what `cuts` are of, when it is not in the record as it is
   BadKind bad = BadKind::kNone;
   std::string why;
 

@@ -64,7 +64,7 @@ class MaskBits {
   std::vector<uint64_t> words_;
 };
 
-/// A look at tokens that lie in memory or in a mapped file, 16 or 32 bits each, with an optional bit per
+/// A look at tokens in memory or in a mapped file, 16 or 32 bits each, with an optional bit per
 /// token.
 struct TokenView {
   const uint16_t* narrow = nullptr;

@@ -48,8 +48,8 @@ class ArrayWriter {
   std::string buffer_;
 };
 
-// The places of a record that is about to be added, each with the number of its tokens.
-using Pending = std::vector<std::pair<Place, uint64_t>>;
+// The entries of a record that is about to be added, each with the number of its tokens.
+using Pending = std::vector<std::pair<IndexEntry, uint64_t>>;
 
 class PartWriter : public DocumentSink {
  public:
@@ -57,38 +57,38 @@ class PartWriter : public DocumentSink {
       : pending_(pending),
         next_(next),
         begins_(folder / (name + ".begins")),
-        places_(folder / (name + ".places")),
+        entries_(folder / (name + ".places")),
         documents_(folder / (name + ".documents")) {}
 
   void extend(std::span<const int32_t> ids, std::span<const uint8_t> mask) override {
     masked_ |= !mask.empty();
     for (size_t taken = 0; taken < ids.size(); ++next_) {
-      const auto& [place, tokens] = pending_[next_];
+      const auto& [entry, tokens] = pending_[next_];
       taken += tokens;
       if (tokens == 0) continue;
       begins_.add(tokens_);
-      places_.add(place);
+      entries_.add(entry);
       tokens_ += tokens;
-      ++places_count_;
+      ++entry_count_;
     }
   }
   void close(int32_t) override {
-    // Documents need a table of their own from where one is not just one place.
-    if (!listed_ && places_count_ != documents_count_ + 1) {
+    // Documents need a table of their own from where one is not just one entry.
+    if (!listed_ && entry_count_ != documents_count_ + 1) {
       listed_ = true;
       for (uint64_t i = 0; i < documents_count_; ++i) documents_.add(i);
     }
     if (listed_) documents_.add(first_);
-    first_ = places_count_;
+    first_ = entry_count_;
     ++documents_count_;
   }
   json finish() {
     begins_.add(tokens_);
-    return {{"places", places_count_},
+    return {{"places", entry_count_},
             {"documents", documents_count_},
             {"listed", listed_},
             {"masked", masked_},
-            {"hashes", {begins_.close(), places_.close(), documents_.close()}}};
+            {"hashes", {begins_.close(), entries_.close(), documents_.close()}}};
   }
   uint64_t documents() const { return documents_count_; }
   uint64_t tokens() const { return tokens_; }
@@ -97,10 +97,10 @@ class PartWriter : public DocumentSink {
   const Pending& pending_;
   size_t& next_;
   ArrayWriter<uint64_t> begins_;
-  ArrayWriter<Place> places_;
+  ArrayWriter<IndexEntry> entries_;
   ArrayWriter<uint64_t> documents_;
-  uint64_t places_count_ = 0, documents_count_ = 0, tokens_ = 0;
-  uint64_t first_ = 0;  // place of the open document
+  uint64_t entry_count_ = 0, documents_count_ = 0, tokens_ = 0;
+  uint64_t first_ = 0;  // entry of the open document
   bool listed_ = false, masked_ = false;
 };
 
@@ -127,10 +127,10 @@ class IndexWriter {
       files_.push_back(file);
       in_place_.push_back(options_.data.source != DataSource::kParquet && !is_compressed(file));
     }
-    if (files_.size() >= Place::kKept)
+    if (files_.size() >= IndexEntry::kKept)
       throw data_error("{} files are more than an index holds.", files_.size());
     tokenize(*reader, *cutting_, tokenizing, bad_, [&](const Record& record, const Rendered& rendered) {
-      find_places(record, rendered, static_cast<uint32_t>(first_file));
+      find_entries(record, rendered, static_cast<uint32_t>(first_file));
       next_ = 0;
       sink.add(record, rendered);
       return true;
@@ -150,22 +150,23 @@ class IndexWriter {
   }
 
  private:
-  Place place_of(std::string_view bytes, uint32_t file, uint64_t byte, uint32_t bits) {
+  IndexEntry entry_of(std::string_view bytes, uint32_t file, uint64_t byte, uint32_t bits) {
     if (bytes.size() > UINT32_MAX)
       throw data_error("'{}': the record at byte {} is too long for an index. Use data.tokenize: start.",
                        files_[file], byte);
     const auto size = static_cast<uint32_t>(bytes.size());
     if (in_place_[file]) return {byte, size, bits | file};
-    return {kept_.add(bytes), size, bits | Place::kKept};
+    return {kept_.add(bytes), size, bits | IndexEntry::kKept};
   }
 
-  void find_places(const Record& record, const Rendered& rendered, uint32_t first_file) {
+  void find_entries(const Record& record, const Rendered& rendered, uint32_t first_file) {
     pending_.clear();
     const uint32_t file = first_file + record.file;
-    const uint32_t last = record.last ? Place::kLast : 0;
+    const uint32_t last = record.last ? IndexEntry::kLast : 0;
     if (!rendered.cuts.empty()) {
-      Place whole = rendered.text.empty() ? place_of(record.bytes, file, record.byte, Place::kPart)
-                                          : Place{kept_.add(rendered.text), 0, Place::kPart | Place::kKept};
+      IndexEntry whole = rendered.text.empty()
+                             ? entry_of(record.bytes, file, record.byte, IndexEntry::kPart)
+                             : IndexEntry{kept_.add(rendered.text), 0, IndexEntry::kPart | IndexEntry::kKept};
       const auto end =
           static_cast<uint32_t>(rendered.text.empty() ? record.bytes.size() : rendered.text.size());
       TextCut from;
@@ -177,12 +178,12 @@ class IndexWriter {
       for (const TextCut& cut : rendered.cuts) add(cut, 0);
       return add({end, static_cast<uint32_t>(rendered.ids.size())}, last);
     }
-    const uint32_t bits = last | (record.first ? Place::kFirst : 0);
-    pending_.push_back({place_of(record.bytes, file, record.byte, bits), rendered.ids.size()});
+    const uint32_t bits = last | (record.first ? IndexEntry::kFirst : 0);
+    pending_.push_back({entry_of(record.bytes, file, record.byte, bits), rendered.ids.size()});
     if (rendered.second.empty()) return;
-    const Place second = record.second.empty() ? Place{0, 0, Place::kSecond}
-                                               : place_of(record.second, first_file + record.second_file,
-                                                          record.second_byte, Place::kSecond);
+    const IndexEntry second = record.second.empty() ? IndexEntry{0, 0, IndexEntry::kSecond}
+                                                    : entry_of(record.second, first_file + record.second_file,
+                                                               record.second_byte, IndexEntry::kSecond);
     pending_.push_back({second, rendered.second.size()});
   }
 

@@ -61,14 +61,15 @@ std::shared_ptr<const IndexedFiles::OpenFile> IndexedFiles::open(uint32_t file) 
   return opened;
 }
 
-std::string IndexedFiles::name(const Place& place) const {
-  return place.file() == Place::kKept ? "the records kept with the index" : files_.at(place.file()).string();
+std::string IndexedFiles::name(const IndexEntry& entry) const {
+  return entry.file() == IndexEntry::kKept ? "the records kept with the index"
+                                           : files_.at(entry.file()).string();
 }
 
-void IndexedFiles::read(const Place& place, char* to) const {
-  if (place.size == 0) return;
-  if (place.file() == Place::kKept) return kept_->read(place.byte, place.size, to);
-  open(place.file())->read(place.byte, place.size, to);
+void IndexedFiles::read(const IndexEntry& entry, char* to) const {
+  if (entry.size == 0) return;
+  if (entry.file() == IndexEntry::kKept) return kept_->read(entry.byte, entry.size, to);
+  open(entry.file())->read(entry.byte, entry.size, to);
 }
 
 }  // namespace tightloop

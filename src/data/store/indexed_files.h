@@ -16,9 +16,9 @@ class IndexedFiles {
   IndexedFiles(std::vector<fs::path> files, std::shared_ptr<const KeptReader> kept);
   ~IndexedFiles();
   /// A data error names a file that can no longer be read so far. Safe from many threads.
-  void read(const Place& place, char* to) const;
+  void read(const IndexEntry& entry, char* to) const;
   /// For messages.
-  std::string name(const Place& place) const;
+  std::string name(const IndexEntry& entry) const;
 
  private:
   class OpenFile;

@@ -14,10 +14,10 @@ constexpr size_t kSlots = 1 << 10;       // a row of so many short documents is 
 constexpr size_t kMostBytes = 32 << 20;  // of tokens that a thread keeps
 constexpr uint64_t kNothing = ~uint64_t{0};
 
-// What a thread made last, by place. A place has one slot, so neighbours never drive each other out.
+// What a thread made last, by entry. An entry has one slot, so neighbours never drive each other out.
 struct Recent {
   struct Slot {
-    uint64_t owner = kNothing, place = kNothing;
+    uint64_t owner = kNothing, entry = kNothing;
     Rendered rendered;
   };
   std::vector<Slot> slots = std::vector<Slot>(kSlots);
@@ -34,10 +34,10 @@ Recent& recent() {
   return recent;
 }
 
-std::string_view read_into(std::string& buffer, const IndexedFiles& files, const Place& place) {
-  if (buffer.size() < place.size + kRecordPadding) buffer.resize(place.size + kRecordPadding);
-  files.read(place, buffer.data());
-  return std::string_view(buffer).substr(0, place.size);
+std::string_view read_into(std::string& buffer, const IndexedFiles& files, const IndexEntry& entry) {
+  if (buffer.size() < entry.size + kRecordPadding) buffer.resize(entry.size + kRecordPadding);
+  files.read(entry, buffer.data());
+  return std::string_view(buffer).substr(0, entry.size);
 }
 
 uint64_t next_number() {
@@ -61,41 +61,41 @@ uint64_t LiveDocuments::begin(uint64_t document) const {
   return index_->begins[index_->firsts.empty() ? document : index_->firsts[document]];
 }
 
-uint64_t LiveDocuments::place_at(uint64_t position) const {
+uint64_t LiveDocuments::entry_at(uint64_t position) const {
   return std::ranges::upper_bound(index_->begins, position) - index_->begins.begin() - 1;
 }
 
-void LiveDocuments::make(uint64_t place, Rendered& out) const {
-  const Place& where = index_->all[place];
+void LiveDocuments::make(uint64_t entry, Rendered& out) const {
+  const IndexEntry& where = index_->all[entry];
   const std::string_view bytes = read_into(recent().first, *files_, where);
-  const uint64_t after = place + 1;
-  const bool pair = after < index_->places && (index_->all[after].bits & Place::kSecond);
-  if (where.bits & Place::kPart) {
+  const uint64_t after = entry + 1;
+  const bool pair = after < index_->entries && (index_->all[after].bits & IndexEntry::kSecond);
+  if (where.bits & IndexEntry::kPart) {
     out.clear();
     tokenizer_.encode(bytes, out.ids);
-    if (where.bits & Place::kLast) out.ids.push_back(tokenizer_.end_of_text());
+    if (where.bits & IndexEntry::kLast) out.ids.push_back(tokenizer_.end_of_text());
   } else {
     Record record;
     record.bytes = bytes;
-    record.first = where.bits & Place::kFirst;
-    record.last = where.bits & Place::kLast;
+    record.first = where.bits & IndexEntry::kFirst;
+    record.last = where.bits & IndexEntry::kLast;
     if (pair) record.second = read_into(recent().second, *files_, index_->all[after]);
     renderer_->render(record, out);
   }
   const auto tokens = [&](uint64_t i) { return index_->begins[i + 1] - index_->begins[i]; };
-  if (out.bad != BadKind::kNone || out.ids.size() != tokens(place) ||
+  if (out.bad != BadKind::kNone || out.ids.size() != tokens(entry) ||
       (pair && out.second.size() != tokens(after))) {
     throw data_error("{}, byte {}: the record is not what it was when the files were indexed. Start again.",
                      files_->name(where), where.byte);
   }
 }
 
-LiveDocuments::Tokens LiveDocuments::tokens_of(uint64_t place) const {
-  const bool second = index_->all[place].bits & Place::kSecond;
-  const uint64_t made = place - (second ? 1 : 0);
+LiveDocuments::Tokens LiveDocuments::tokens_of(uint64_t entry) const {
+  const bool second = index_->all[entry].bits & IndexEntry::kSecond;
+  const uint64_t made = entry - (second ? 1 : 0);
   Recent& memory = recent();
   Recent::Slot& slot = memory.slots[(made + number_ * 389) % kSlots];
-  if (slot.owner != number_ || slot.place != made) {
+  if (slot.owner != number_ || slot.entry != made) {
     memory.bytes -= bytes_of(slot.rendered);
     Rendered rendered = std::move(slot.rendered);
     slot = {};  // should make() throw
@@ -108,21 +108,21 @@ LiveDocuments::Tokens LiveDocuments::tokens_of(uint64_t place) const {
       memory.bytes = bytes_of(slot.rendered);
     }
     slot.owner = number_;
-    slot.place = made;
+    slot.entry = made;
   }
   const Rendered& rendered = slot.rendered;
   if (second) return {rendered.second, {}};
   return {rendered.ids, rendered.mask};
 }
 
-// take(tokens, from, count) for all tokens at [position, position + count), place by place.
+// take(tokens, from, count) for all tokens at [position, position + count), entry by entry.
 template <class Take>
 void LiveDocuments::for_each(uint64_t position, uint64_t count, const Take& take) const {
   if (count == 0) return;
-  for (uint64_t place = place_at(position); count > 0; ++place) {
-    const uint64_t from = position - index_->begins[place];
-    const uint64_t here = std::min(count, index_->begins[place + 1] - position);
-    take(tokens_of(place), from, here);
+  for (uint64_t entry = entry_at(position); count > 0; ++entry) {
+    const uint64_t from = position - index_->begins[entry];
+    const uint64_t here = std::min(count, index_->begins[entry + 1] - position);
+    take(tokens_of(entry), from, here);
     position += here, count -= here;
   }
 }

@@ -33,9 +33,9 @@ class LiveDocuments : public Documents {
     std::span<const uint8_t> mask;  // empty: all to be learned
   };
 
-  uint64_t place_at(uint64_t position) const;
-  Tokens tokens_of(uint64_t place) const;
-  void make(uint64_t place, Rendered& out) const;
+  uint64_t entry_at(uint64_t position) const;
+  Tokens tokens_of(uint64_t entry) const;
+  void make(uint64_t entry, Rendered& out) const;
   template <class Take>
   void for_each(uint64_t position, uint64_t count, const Take& take) const;
 

@@ -12,8 +12,8 @@
 #include "core/log.h"
 #include "data/mixture.h"
 #include "data/read/data_files.h"
+#include "data/store/held_out_tail.h"
 #include "data/store/shard_writer.h"
-#include "data/store/tail.h"
 #include "data/store/tokenize.h"
 
 namespace tightloop {

@@ -26,9 +26,9 @@ std::span<const T> open_array(const MappedFile& file, uint64_t count, const std:
 
 std::shared_ptr<const RecordIndex::Part> open_part(const fs::path& folder, const std::string& name,
                                                    const json& facts) {
-  const uint64_t places = facts.at("places"), documents = facts.at("documents");
+  const uint64_t entries = facts.at("places"), documents = facts.at("documents");
   auto part =
-      std::make_shared<RecordIndex::Part>(RecordIndex::Part{places,
+      std::make_shared<RecordIndex::Part>(RecordIndex::Part{entries,
                                                             documents,
                                                             facts.at("masked"),
                                                             MappedFile(folder / (name + ".begins")),
@@ -38,8 +38,8 @@ std::shared_ptr<const RecordIndex::Part> open_part(const fs::path& folder, const
                                                             {},
                                                             {}});
   const json& hashes = facts.at("hashes");
-  part->begins = open_array<uint64_t>(part->begin_file, places + 1, hashes.at(0));
-  part->all = open_array<Place>(part->place_file, places, hashes.at(1));
+  part->begins = open_array<uint64_t>(part->begin_file, entries + 1, hashes.at(0));
+  part->all = open_array<IndexEntry>(part->entry_file, entries, hashes.at(1));
   part->firsts =
       open_array<uint64_t>(part->document_file, facts.at("listed").get<bool>() ? documents : 0, hashes.at(2));
   return part;
@@ -64,21 +64,21 @@ RecordIndex open_folder(const fs::path& folder) {
   }
 }
 
-// A folder beside its place that goes away again unless it was put there.
+// A folder beside its target that goes away again unless it was put there.
 class ScratchFolder {
  public:
-  explicit ScratchFolder(const fs::path& place) : path_(partial_path(place)) { make_folder(path_); }
+  explicit ScratchFolder(const fs::path& target) : path_(partial_path(target)) { make_folder(path_); }
   ~ScratchFolder() {
     std::error_code ignored;
     fs::remove_all(path_, ignored);
   }
   const fs::path& path() const { return path_; }
   // Another process may have been quicker: its index is as good.
-  void put(const fs::path& place) const {
+  void put(const fs::path& target) const {
     std::error_code failure;
-    fs::rename(path_, place, failure);
-    if (failure && !path_exists(place / "index.json"))
-      throw data_error("cannot put '{}' in place: {}.", place.string(), failure.message());
+    fs::rename(path_, target, failure);
+    if (failure && !path_exists(target / "index.json"))
+      throw data_error("cannot put '{}' in place: {}.", target.string(), failure.message());
   }
 
  private:
@@ -95,14 +95,14 @@ RecordIndex open_index(const SourceOptions& options, const fs::path& folder) {
     write_index(options, scratch.path());
     return open_folder(scratch.path());  // what is mapped stays until it is unmapped
   }
-  const fs::path place = folder / name;
-  if (!path_exists(place / "index.json")) {
+  const fs::path target = folder / name;
+  if (!path_exists(target / "index.json")) {
     make_folder(folder);
-    const ScratchFolder scratch(place);
+    const ScratchFolder scratch(target);
     write_index(options, scratch.path());
-    scratch.put(place);
+    scratch.put(target);
   }
-  return open_folder(place);
+  return open_folder(target);
 }
 
 }  // namespace tightloop

@@ -12,8 +12,8 @@
 
 namespace tightloop {
 
-/// Where the bytes lie that a run of tokens comes from, and what is to be done with them. 16 bytes.
-struct Place {
+/// Where the bytes are that a run of tokens comes from, and what is to be done with them. 16 bytes.
+struct IndexEntry {
   uint64_t byte = 0;
   uint32_t size = 0;
   uint32_t bits = 0;  // the file, and what kind of record it is
@@ -25,16 +25,16 @@ struct Place {
   uint32_t file() const { return bits & kKept; }
 };
 
-/// An index of raw files as it lies on disk: for every good record (of long texts: every part), in order, its
-/// place and where its tokens start. Everything is mapped: 24 bytes a record, none of it on the heap.
+/// An index of raw files as it is on disk: for every good record (of long texts: every part), in order, its
+/// entry and where its tokens start. Everything is mapped: 24 bytes a record, none of it on the heap.
 struct RecordIndex {
   struct Part {
-    uint64_t places = 0, documents = 0;
+    uint64_t entries = 0, documents = 0;
     bool masked = false;  // whether any token is only read
-    MappedFile begin_file, place_file, document_file;
-    std::span<const uint64_t> begins;  // of each place, and the number of all tokens
-    std::span<const Place> all;
-    std::span<const uint64_t> firsts;  // the first place of each document; empty: a document is a place
+    MappedFile begin_file, entry_file, document_file;
+    std::span<const uint64_t> begins;  // of each entry, and the number of all tokens
+    std::span<const IndexEntry> all;
+    std::span<const uint64_t> firsts;  // the first entry of each document; empty: a document is an entry
   };
 
   std::vector<fs::path> files;

@@ -220,27 +220,27 @@ TensorFiles read_tensor_files(const std::filesystem::path& folder) {
     add_file(files, folder / "model.safetensors");
     return files;
   }
-  std::map<std::string, std::string> places;
+  std::map<std::string, std::string> file_of;
   try {
-    places = nlohmann::json::parse(read_file(index)).at("weight_map").get<decltype(places)>();
+    file_of = nlohmann::json::parse(read_file(index)).at("weight_map").get<decltype(file_of)>();
   } catch (const nlohmann::json::exception& error) {
     throw checkpoint_error("'{}' is damaged: {}.", index.string(), error.what());
   }
   std::set<std::string> names;
-  for (const auto& [tensor, name] : places) names.insert(name);
+  for (const auto& [tensor, name] : file_of) names.insert(name);
   for (const auto& name : names) {
     if (std::filesystem::path(name).filename() != name)
       throw checkpoint_error("'{}' names a file outside of its folder: '{}'.", index.string(), name);
     add_file(files, folder / name);
   }
-  for (const auto& [tensor, name] : places) {
+  for (const auto& [tensor, name] : file_of) {
     const auto found = files.file_of.find(tensor);
     if (found == files.file_of.end() || found->second.filename() != name)
       throw checkpoint_error("'{}' has no tensor '{}', which the index puts there.", (folder / name).string(),
                              tensor);
   }
   for (const auto& [tensor, file] : files.file_of)
-    if (!places.contains(tensor))
+    if (!file_of.contains(tensor))
       throw checkpoint_error("'{}' has a tensor '{}' that the index does not list.", file.string(), tensor);
   return files;
 }

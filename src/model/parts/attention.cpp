@@ -7,7 +7,7 @@
 
 #include <tuple>
 
-#include "ops/attention/attend.h"
+#include "ops/attention/attention_backend.h"
 
 namespace tightloop {
 
@@ -23,13 +23,13 @@ AttentionScope::AttentionScope(const at::Tensor& ids_BT, const Pass& pass, doubl
   TORCH_CHECK(dropout_ == 0 || random_.defined(), "training with dropout needs Pass::random");
 }
 
-ops::Dropout AttentionScope::dropout(int64_t layer, DropoutPlace place) const {
-  constexpr auto kPlaces = static_cast<int64_t>(DropoutPlace::kCount);
-  return {dropout_, random_, layer * kPlaces + static_cast<int64_t>(place)};
+ops::Dropout AttentionScope::dropout(int64_t layer, DropoutSite site) const {
+  constexpr auto kSites = static_cast<int64_t>(DropoutSite::kCount);
+  return {dropout_, random_, layer * kSites + static_cast<int64_t>(site)};
 }
 
-at::Tensor AttentionScope::drop(const at::Tensor& x, int64_t layer, DropoutPlace place) const {
-  return ops::dropout(x, dropout(layer, place));
+at::Tensor AttentionScope::drop(const at::Tensor& x, int64_t layer, DropoutSite site) const {
+  return ops::dropout(x, dropout(layer, site));
 }
 
 at::Tensor AttentionScope::attend(const at::Tensor& q_BTHS, const at::Tensor& k_BTKS,
@@ -43,7 +43,7 @@ at::Tensor AttentionScope::attend(const at::Tensor& q_BTHS, const at::Tensor& k_
   ops::AttentionCall call{.q_BHTS = q, .k_BKPS = k, .v_BKPS = v, .scale = options.scale};
   call.growing = cache_ != nullptr;
   call.bias_BHTP = options.bias_BHTP;
-  call.drop = dropout(layer, DropoutPlace::kAttentionWeights);
+  call.drop = dropout(layer, DropoutSite::kAttentionWeights);
   if (T == 1 && !documents_BT_.defined()) {  // one token looks at all that came before
     const int64_t seen = windowed ? options.window + 1 : past_ + 1;
     call.causal = false;

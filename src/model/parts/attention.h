@@ -13,7 +13,7 @@
 namespace tightloop {
 
 /// Where a layer drops elements.
-enum class DropoutPlace : int64_t { kEmbedding, kAttentionWeights, kAttention, kFeedForward, kCount };
+enum class DropoutSite : int64_t { kEmbedding, kAttentionWeights, kAttention, kFeedForward, kCount };
 
 /// How a layer attends, beyond what the whole pass decides.
 struct AttentionOptions {
@@ -29,9 +29,9 @@ class AttentionScope {
 
   /// The position of the first id: the tokens that the cache holds already.
   int64_t past() const { return past_; }
-  ops::Dropout dropout(int64_t layer, DropoutPlace place) const;
-  /// Dropout of this pass: x itself unless it trains. The same elements for the same pass, layer and place.
-  at::Tensor drop(const at::Tensor& x, int64_t layer, DropoutPlace place) const;
+  ops::Dropout dropout(int64_t layer, DropoutSite site) const;
+  /// Dropout of this pass: x itself unless it trains. The same elements for the same pass, layer and site.
+  at::Tensor drop(const at::Tensor& x, int64_t layer, DropoutSite site) const;
 
   /// Softmax of queries (B, T, H, S) times keys (B, T, K, S), times values (B, T, K, S); H is a multiple of
   /// K. Gives (B, T, H * S). A query sees its own position and those before it, the cache's too, as far as

@@ -43,9 +43,9 @@ std::vector<at::Tensor> to_list(Tensors tensors, std::vector<bool>& defined) {
 template <class Tensors>
 Tensors from_list(const std::vector<at::Tensor>& list, const std::vector<bool>& defined) {
   Tensors tensors;
-  size_t place = 0, next = 0;
+  size_t index = 0, next = 0;
   for (at::Tensor* tensor : tensors.all())
-    if (defined[place++]) *tensor = list[next++];
+    if (defined[index++]) *tensor = list[next++];
   return tensors;
 }
 

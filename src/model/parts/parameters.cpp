@@ -73,7 +73,7 @@ at::Tensor Parameters::add(const std::string& name, at::IntArrayRef shape, Init 
   auto value = at::empty(shape, at::TensorOptions(at::kFloat).device(seed_.weights ? at::kCPU : at::kMeta));
   if (seed_.weights) fill(value, init, hash64(name, seed_.number));
   value.requires_grad_();
-  const Parameter& made = all_.emplace_back(Parameter{name, value, role, std::move(parts), matrix});
+  const Parameter& made = all_.emplace_back(Parameter{name, value, role, std::move(parts)});
   by_name_.emplace(made.name, &made);
   return value;
 }

@@ -51,7 +51,6 @@ struct Parameter {
   at::Tensor value;  // a leaf that requires grad, in the compute dtype
   ParameterRole role;
   std::vector<int64_t> parts;  // rows of the matrices stacked in it, such as q, k and v
-  bool decay;                  // weight decay applies: matrices yes, norms no
 };
 
 /// The named tensors of a model, in the order in which they were added. A model keeps the handles that add()
@@ -62,8 +61,8 @@ class Parameters {
   Parameters(const Parameters&) = delete;
   Parameters& operator=(const Parameters&) = delete;
 
-  /// A new fp32 parameter on the CPU, or a shape alone where the seed says so. Two-dimensional ones get
-  /// weight decay. `parts` are the rows of the matrices that are stacked in it; none: it is one.
+  /// A new fp32 parameter on the CPU, or a shape alone where the seed says so. `parts` are the rows of the
+  /// matrices that are stacked in it; none: it is one.
   at::Tensor add(const std::string& name, at::IntArrayRef shape, Init init, ParameterRole role,
                  std::vector<int64_t> parts = {});
   /// Moves every parameter to a device and compute dtype.

@@ -15,7 +15,7 @@
 #include <optional>
 #include <tuple>
 
-#include "ops/attention/attention_use.h"
+#include "ops/attention/attention_counter.h"
 #include "ops/operator.h"
 
 namespace tightloop::ops {
@@ -126,7 +126,7 @@ Tensor attend(const Tensor& queries, const Tensor& kv, const KeyMask& mask, cons
   static AttentionCounter counter("Tightloop's kernel");
   counter.count(kind_of(mask));
   const Tensor lengths = mask.lengths.defined() ? mask.lengths.contiguous() : Tensor();
-  return AttentionFunction::apply(queries, given(kv), given(lengths), mask.causal, drop.share,
+  return AttentionFunction::apply(queries, given(kv), given(lengths), mask.causal, drop.rate,
                                   given(drop.random), drop.site);
 }
 
@@ -159,7 +159,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyMas
                  const Dropout& drop) {
   check(q, k, mask);
   static AttentionCounter by_torch("torch"), step_by_step("step by step");
-  const bool steps = plain() || drop.share > 0;  // torch's drops by a generator's state
+  const bool steps = plain() || drop.rate > 0;  // torch's drops by a generator's state
   (steps ? step_by_step : by_torch).count(kind_of(mask));
   if (steps) return attention_plain(q, k, v, mask, drop);
   Optional bias;

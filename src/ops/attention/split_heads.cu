@@ -34,13 +34,13 @@ __host__ __device__ constexpr int threads_of_head(int half) {
   return threads;
 }
 
-/// A thread's place among those of its head, and its head's among those that its warp holds at a time.
+/// A thread's index among those of its head, and its head's among those that its warp holds at a time.
 template <int kVec>
-struct Place {
+struct HeadThread {
   int half, threads, group, groups, i;
   bool works;  // the last ones of a head may have nothing to do
 
-  __device__ explicit Place(int size) : half(size / 2), threads(threads_of_head<kVec>(half)) {
+  __device__ explicit HeadThread(int size) : half(size / 2), threads(threads_of_head<kVec>(half)) {
     group = static_cast<int>(threadIdx.x) / threads;
     groups = 32 / threads;
     i = static_cast<int>(threadIdx.x) % threads * kVec;
@@ -74,9 +74,9 @@ template <int kVec>
 struct Angles {
   float cos[kVec] = {}, sin[kVec] = {};
 
-  __device__ Angles(const SplitHeadsCall& c, int t, const Place<kVec>& place) {
-    if (!place.works) return;
-    const int64_t at = (c.offset + t) * place.half + place.i;
+  __device__ Angles(const SplitHeadsCall& c, int t, const HeadThread<kVec>& thread) {
+    if (!thread.works) return;
+    const int64_t at = (c.offset + t) * thread.half + thread.i;
     load(c.cos + at, cos);
     load(c.sin + at, sin);
   }
@@ -91,14 +91,14 @@ struct Angles {
 };
 
 template <class T, int kVec>
-__device__ inline void multiply_by_weight(const SplitHeadsCall& c, bool key, const Place<kVec>& place,
+__device__ inline void multiply_by_weight(const SplitHeadsCall& c, bool key, const HeadThread<kVec>& thread,
                                           float (&x)[2][kVec]) {
   const void* weight = key ? c.k_weight : c.q_weight;
   float w[2][kVec];
   if (c.float_weight)
-    place.read(static_cast<const float*>(weight), w);
+    thread.read(static_cast<const float*>(weight), w);
   else
-    place.read(static_cast<const T*>(weight), w);
+    thread.read(static_cast<const T*>(weight), w);
   for_elements<kVec>([&](int part, int k) { x[part][k] *= w[part][k]; });
 }
 
@@ -117,37 +117,37 @@ __global__ void __launch_bounds__(32 * kWarps, 4) split_heads_forward_kernel(con
   const int length = static_cast<int>(c.length), row = static_cast<int>(blockIdx.x * kWarps + threadIdx.y);
   if (row >= static_cast<int>(c.batch) * length) return;  // whole warps
   const int b = row / length, t = row % length;
-  const Place<kVec> place(S);
-  const Angles<kVec> angles(c, t, place);
+  const HeadThread<kVec> thread(S);
+  const Angles<kVec> angles(c, t, thread);
   const T* from = at_position<T>(c.qkv, b, t);
   T *queries = static_cast<T*>(f.q) + static_cast<int64_t>(row) * H * S,
     *keys = static_cast<T*>(f.k) + static_cast<int64_t>(row) * K * S;
-  for (int first = 0; first < H + K; first += place.groups) {
-    const int head = first + place.group;
-    const bool works = place.works && head < H + K, key = head >= H;
+  for (int first = 0; first < H + K; first += thread.groups) {
+    const int head = first + thread.group;
+    const bool works = thread.works && head < H + K, key = head >= H;
     float x[2][kVec] = {};
-    if (works) place.read(from + head * c.qkv.stride_head, x);
+    if (works) thread.read(from + head * c.qkv.stride_head, x);
     if constexpr (kNorm != Norm::kNone) {
-      const float scale = place.scale(x, c.eps);
+      const float scale = thread.scale(x, c.eps);
       for_elements<kVec>([&](int part, int k) { x[part][k] *= scale; });
       if constexpr (kNorm == Norm::kWeighted)
-        if (works) multiply_by_weight<T>(c, key, place, x);
+        if (works) multiply_by_weight<T>(c, key, thread, x);
     }
     angles.turn(x, 1);
-    if (works) place.write(key ? keys + (head - H) * S : queries + head * S, x);
+    if (works) thread.write(key ? keys + (head - H) * S : queries + head * S, x);
   }
 }
 
 /// Adds what a block's threads have summed up, in order, and leaves it as a part: queries' weight, keys'.
 template <int kVec>
-__device__ void leave(const Place<kVec>& place, const float (&dq_weight)[2][kVec],
+__device__ void leave(const HeadThread<kVec>& thread, const float (&dq_weight)[2][kVec],
                       const float (&dk_weight)[2][kVec], float* part) {
   auto* shared = reinterpret_cast<float*>(dynamic_shared());
-  const int S = 2 * place.half, slots = kWarps * place.groups;
-  float* mine = shared + (static_cast<int>(threadIdx.y) * place.groups + place.group) * 2 * S;
-  if (place.works) {
-    place.write(mine, dq_weight);
-    place.write(mine + S, dk_weight);
+  const int S = 2 * thread.half, slots = kWarps * thread.groups;
+  float* mine = shared + (static_cast<int>(threadIdx.y) * thread.groups + thread.group) * 2 * S;
+  if (thread.works) {
+    thread.write(mine, dq_weight);
+    thread.write(mine + S, dk_weight);
   }
   __syncthreads();
   for (int i = static_cast<int>(threadIdx.y * 32 + threadIdx.x); i < 2 * S; i += 32 * kWarps) {
@@ -163,29 +163,29 @@ __global__ void __launch_bounds__(32 * kWarps, kNorm == Norm::kWeighted ? 2 : 3)
   constexpr int kVec = kWide<T>;
   const SplitHeadsCall& c = f.call;
   const int H = static_cast<int>(c.heads), K = static_cast<int>(c.kv_heads), S = static_cast<int>(c.size);
-  const Place<kVec> place(S);
+  const HeadThread<kVec> thread(S);
   float dq_weight[2][kVec] = {}, dk_weight[2][kVec] = {};
   const int length = static_cast<int>(c.length), rows = static_cast<int>(c.batch) * length;
   for (int row = static_cast<int>(blockIdx.x * kWarps + threadIdx.y); row < rows;
        row += static_cast<int>(gridDim.x) * kWarps) {
     const int b = row / length, t = row % length;
-    const Angles<kVec> angles(c, t, place);
+    const Angles<kVec> angles(c, t, thread);
     const T *from = at_position<T>(c.qkv, b, t), *dq = at_position<T>(f.dq, b, t),
             *dk = at_position<T>(f.dk, b, t), *dv = at_position<T>(f.dv, b, t);
     T* to = static_cast<T*>(f.dqkv) + static_cast<int64_t>(row) * ((H + 2 * K) * S);
-    for (int first = 0; first < H + K; first += place.groups) {
-      const int head = first + place.group;
-      const bool works = place.works && head < H + K, key = head >= H;
+    for (int first = 0; first < H + K; first += thread.groups) {
+      const int head = first + thread.group;
+      const bool works = thread.works && head < H + K, key = head >= H;
       const T* gradient = key ? dk : dq;
       float g[2][kVec] = {};
       if (works && gradient)
-        place.read(gradient + (key ? (head - H) * f.dk.stride_head : head * f.dq.stride_head), g);
+        thread.read(gradient + (key ? (head - H) * f.dk.stride_head : head * f.dq.stride_head), g);
       if constexpr (kNorm == Norm::kNone) {
         angles.turn(g, -1);
       } else {
         float x[2][kVec] = {}, dot = 0;
-        if (works) place.read(from + head * c.qkv.stride_head, x);
-        const float scale = place.scale(x, c.eps);
+        if (works) thread.read(from + head * c.qkv.stride_head, x);
+        const float scale = thread.scale(x, c.eps);
         angles.turn(g, -1);
         for_elements<kVec>([&](int part, int k) { x[part][k] *= scale; });
         if constexpr (kNorm == Norm::kWeighted) {
@@ -193,22 +193,22 @@ __global__ void __launch_bounds__(32 * kWarps, kNorm == Norm::kWeighted ? 2 : 3)
             for_elements<kVec>([&](int part, int k) { dk_weight[part][k] += g[part][k] * x[part][k]; });
           else if (works)
             for_elements<kVec>([&](int part, int k) { dq_weight[part][k] += g[part][k] * x[part][k]; });
-          if (works) multiply_by_weight<T>(c, key, place, g);
+          if (works) multiply_by_weight<T>(c, key, thread, g);
         }
         for_elements<kVec>([&](int part, int k) { dot += g[part][k] * x[part][k]; });
-        dot = place.sum(dot) / static_cast<float>(S);
+        dot = thread.sum(dot) / static_cast<float>(S);
         for_elements<kVec>([&](int part, int k) { g[part][k] = scale * (g[part][k] - x[part][k] * dot); });
       }
-      if (works) place.write(to + head * S, g);
+      if (works) thread.write(to + head * S, g);
     }
-    for (int head = place.group; head < K && place.works; head += place.groups) {
+    for (int head = thread.group; head < K && thread.works; head += thread.groups) {
       float g[2][kVec] = {};
-      if (dv) place.read(dv + head * f.dv.stride_head, g);
-      place.write(to + (H + K + head) * S, g);
+      if (dv) thread.read(dv + head * f.dv.stride_head, g);
+      thread.write(to + (H + K + head) * S, g);
     }
   }
   if constexpr (kNorm == Norm::kWeighted)
-    leave(place, dq_weight, dk_weight, f.partial + static_cast<int64_t>(blockIdx.x) * 2 * S);
+    leave(thread, dq_weight, dk_weight, f.partial + static_cast<int64_t>(blockIdx.x) * 2 * S);
 }
 
 /// run(T{}, integral constant of the norm)

@@ -88,7 +88,7 @@ NormedSum residual_norm(const Tensor& x, const Tensor& y, const Tensor& y_bias, 
   if (!residual_norm_fits(x, {&y, &y_bias, &weight, &bias}))
     return residual_norm_plain(x, y, y_bias, weight, bias, eps, drop);
   const auto made = ResidualNormFunction::apply(x, Optional(y), Optional(y_bias), weight, bias, eps,
-                                                drop.share, given(drop.random), drop.site);
+                                                drop.rate, given(drop.random), drop.site);
   return {made[1], made[0]};
 }
 

@@ -14,7 +14,7 @@ namespace {
 using at::Tensor;
 using Optional = std::optional<Tensor>;
 
-/// Holds what a launch's scales point to. The sides' are single numbers, wherever they lie.
+/// Holds what a launch's scales point to. The sides' are single numbers, on the host or the device.
 struct Scales {
   Scales(const Optional& x_scale, const Optional& y_scale, const Optional& weight_in)
       : x(x_scale.value_or(Tensor())), y(y_scale.value_or(Tensor())), weight(dense(weight_in)) {}

@@ -70,7 +70,7 @@ Tensor activation(const Tensor& x, const Tensor& bias, ActivationKind kind, cons
       "activation: the bias must hold one value for each element of x's last dimension");
   check(drop, x.device());
   if (!activation_fits(x, bias)) return activation_plain(x, bias, kind, drop);
-  return ActivationFunction::apply(x, given(bias), static_cast<int64_t>(kind), drop.share, given(drop.random),
+  return ActivationFunction::apply(x, given(bias), static_cast<int64_t>(kind), drop.rate, given(drop.random),
                                    drop.site);
 }
 

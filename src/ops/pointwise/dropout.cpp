@@ -109,30 +109,30 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
 }  // namespace
 
 void check(const Dropout& drop, at::Device device) {
-  if (drop.share == 0) return;
-  TORCH_CHECK(drop.share > 0 && drop.share < 1, "dropout: a share of ", drop.share, " cannot be dropped");
+  if (drop.rate == 0) return;
+  TORCH_CHECK(drop.rate > 0 && drop.rate < 1, "dropout: a rate of ", drop.rate, " cannot be dropped");
   TORCH_CHECK(drop.random.defined() && drop.random.numel() == 1 && drop.random.scalar_type() == at::kLong &&
                   drop.random.device() == device,
               "dropout: `random` must be one int64 on the device of what is dropped");
 }
 
 Tensor dropout(const Tensor& x, const Dropout& drop) {
-  if (drop.share == 0) return x;
+  if (drop.rate == 0) return x;
   check(drop, x.device());
-  return has_kernel(x) ? DropoutFunction::apply(x, drop.share, drop.random, drop.site)
+  return has_kernel(x) ? DropoutFunction::apply(x, drop.rate, drop.random, drop.site)
                        : dropout_plain(x, drop);
 }
 
 Tensor dropout_plain(const Tensor& x, const Dropout& drop) {
-  if (drop.share == 0) return x;
+  if (drop.rate == 0) return x;
   check(drop, x.device());
   const Tensor wide = x.to(compute_dtype(x)), mask = dropout_mask(x.numel(), drop);
-  return at::where(mask.view(x.sizes()), wide / (1 - drop.share), 0.0).to(x.scalar_type());
+  return at::where(mask.view(x.sizes()), wide / (1 - drop.rate), 0.0).to(x.scalar_type());
 }
 
 Tensor dropout_mask(int64_t count, const Dropout& drop) {
   const auto& [p, random, site] = drop;
-  // Philox 4x32-10 in int64: its words lie in the lower half, and products wrap around.
+  // Philox 4x32-10 in int64: its words are in the lower half, and products wrap around.
   constexpr int64_t kWord = 0xffffffff;
   const auto low = [](const Tensor& v) { return v.bitwise_and(kWord); };
   const auto high = [&](const Tensor& v) { return low(v.bitwise_right_shift(32)); };

@@ -8,14 +8,14 @@
 
 namespace tightloop::ops {
 
-/// A place where a pass drops a share of some tensor's elements, 0 <= share < 1, and divides the rest by
-/// 1 - share. Which ones is a function of (random, site, index in row-major order) alone: Philox keyed by
-/// `random`, an int64 scalar on the tensor's device, with `site` as the upper half of its counter and index /
-/// 4 as the lower. So the CPU and a GPU drop the same elements in every dtype, no mask is kept for the
-/// backward pass, a recomputed forward pass drops what the first one did, and a captured graph drops others
-/// as soon as `random` holds another number.
+/// A site of a pass at which a fraction `rate` of some tensor's elements become 0, 0 <= rate < 1, and the
+/// rest are divided by 1 - rate. Which ones is a function of (random, site, index in row-major order) alone:
+/// Philox keyed by `random`, an int64 scalar on the tensor's device, with `site` as the upper half of its
+/// counter and index / 4 as the lower. So the CPU and a GPU drop the same elements in every dtype, no mask is
+/// kept for the backward pass, a recomputed forward pass drops what the first one did, and a captured graph
+/// drops others as soon as `random` holds another number.
 struct Dropout {
-  double share = 0;
+  double rate = 0;
   at::Tensor random{};
   int64_t site = 0;
 };

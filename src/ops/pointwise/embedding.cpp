@@ -20,7 +20,7 @@ using torch::autograd::variable_list;
 
 // There is no CPU kernel: torch's passes are good there. EmbeddingForward is torch's everywhere.
 TORCH_LIBRARY_FRAGMENT(tightloop, m) {
-  m.def("embedding_backward(Tensor dy, Tensor sorted, Tensor places, int rows) -> Tensor dweight");
+  m.def("embedding_backward(Tensor dy, Tensor sorted, Tensor positions, int rows) -> Tensor dweight");
 }
 
 const auto& backward_kernel() {
@@ -31,9 +31,9 @@ const auto& backward_kernel() {
 
 struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
   static Tensor forward(AutogradContext* context, const Tensor& weight, const Tensor& ids,
-                        const Tensor& sorted, const Tensor& places) {
+                        const Tensor& sorted, const Tensor& positions) {
     at::AutoDispatchBelowADInplaceOrView below;
-    context->save_for_backward({sorted, places});
+    context->save_for_backward({sorted, positions});
     context->saved_data["rows"] = weight.size(0);
     return at::embedding(weight, ids);
   }
@@ -59,15 +59,15 @@ TokenOrder token_order(const Tensor& weight, const Tensor& ids) {
   TORCH_CHECK(ids.scalar_type() == at::kLong, "token_order: ids must be int64");
   if (!c10::GradMode::is_enabled() || !weight.requires_grad() || !embedding_fits(weight)) return {};
   // Half the digits of int64 are half the passes of a radix sort.
-  auto [sorted, places] = at::sort(ids.reshape({-1}).to(at::kInt), /*stable=*/std::optional(true), 0);
-  return {sorted, places};
+  auto [sorted, positions] = at::sort(ids.reshape({-1}).to(at::kInt), /*stable=*/std::optional(true), 0);
+  return {sorted, positions};
 }
 
 Tensor embedding(const Tensor& weight, const Tensor& ids, const TokenOrder& order) {
   if (!order.ids.defined() || !embedding_fits(weight)) return embedding_plain(weight, ids);
-  TORCH_CHECK(order.ids.numel() == ids.numel() && order.places.numel() == ids.numel(),
+  TORCH_CHECK(order.ids.numel() == ids.numel() && order.positions.numel() == ids.numel(),
               "embedding: the order is that of other ids");
-  return EmbeddingFunction::apply(weight, ids, order.ids, order.places);
+  return EmbeddingFunction::apply(weight, ids, order.ids, order.positions);
 }
 
 Tensor embedding(const Tensor& weight, const Tensor& ids) {

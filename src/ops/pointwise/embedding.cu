@@ -5,7 +5,7 @@
 
 #include "ops/kernel.cuh"
 
-// A run is the places of one id. A warp sums up the runs of a window of sorted positions for a tile of
+// A run is the positions of one id. A warp sums up the runs of a window of sorted positions for a tile of
 // columns; what of a run lies in one window is written at once, so the sums of rare tokens take one pass. A
 // run over several windows leaves a partial row in each, in slot 1 of the window where it begins and in slot
 // 0 of those that follow, and a second launch adds these in order.
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(32 * kWindowsOfBlock) embedding_windows_kernel
   if (begin >= c.N || column >= c.D) return;
   const int count = static_cast<int>(min(static_cast<int64_t>(kWindow), c.N - begin));
   const int32_t* ids = c.ids + begin;
-  const int64_t* places = c.places + begin;
+  const int64_t* positions = c.positions + begin;
   const T* dy = static_cast<const T*>(c.dy) + column;
   const bool continued = begin > 0 && ids[-1] == ids[0];
   const bool goes_on = begin + count < c.N && ids[count] == ids[count - 1];
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(32 * kWindowsOfBlock) embedding_windows_kernel
     for (int k = 0; k <= kUnderWay; ++k) id[k] = ids[min(at + k, count - 1)];
 #pragma unroll
     for (int k = 0; k < kUnderWay; ++k)
-      rows[k] = *reinterpret_cast<const Pack<T, kVec>*>(dy + places[min(at + k, count - 1)] * c.D);
+      rows[k] = *reinterpret_cast<const Pack<T, kVec>*>(dy + positions[min(at + k, count - 1)] * c.D);
 #pragma unroll
     for (int k = 0; k < kUnderWay; ++k) {
       if (at + k >= count) break;

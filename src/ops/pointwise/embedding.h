@@ -4,10 +4,10 @@
 
 namespace tightloop::ops {
 
-/// The tokens of a batch in the order of their ids, equal ones in the order of their places: int32 ids and
-/// int64 places in the flattened batch. One order serves every table that the same ids are looked up in.
+/// The tokens of a batch in the order of their ids, equal ones in the order of their positions: int32 ids and
+/// int64 positions in the flattened batch. One order serves every table that the same ids are looked up in.
 struct TokenOrder {
-  at::Tensor ids, places;
+  at::Tensor ids, positions;
 };
 
 /// The order of ids (any shape, int64) for the gradient of a table `weight`. Undefined where no kernel would

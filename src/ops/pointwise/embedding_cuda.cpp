@@ -11,7 +11,7 @@ namespace {
 
 using at::Tensor;
 
-Tensor backward(const Tensor& dy_in, const Tensor& sorted, const Tensor& places, int64_t V) {
+Tensor backward(const Tensor& dy_in, const Tensor& sorted, const Tensor& positions, int64_t V) {
   const Guard guard(dy_in.device());
   const int64_t N = sorted.numel(), D = dy_in.size(-1);
   const Tensor dy = dense(dy_in);
@@ -20,7 +20,7 @@ Tensor backward(const Tensor& dy_in, const Tensor& sorted, const Tensor& places,
   run(ops::cuda::EmbeddingBackward{.dtype = dtype_of(dy),
                                    .dy = dy.const_data_ptr(),
                                    .ids = sorted.const_data_ptr<int32_t>(),
-                                   .places = places.const_data_ptr<int64_t>(),
+                                   .positions = positions.const_data_ptr<int64_t>(),
                                    .dweight = dweight.mutable_data_ptr(),
                                    .partial = partial.mutable_data_ptr<float>(),
                                    .N = N,

@@ -4,14 +4,14 @@
 
 namespace tightloop::ops::cuda {
 
-/// dweight (V, D) += the rows of dy (N, D) by id. ids (N) ascend, and places (N) says which row of dy each
+/// dweight (V, D) += the rows of dy (N, D) by id. ids (N) ascend, and positions (N) says which row of dy each
 /// belongs to. dweight comes filled with zeros, and ids outside of it are passed over. dy and dweight dense
 /// and aligned to 16 bytes, rows a multiple of that. partial (embedding_windows(N), 2, D) is scratch.
 struct EmbeddingBackward {
   Dtype dtype;
   const void* dy;
   const int32_t* ids;
-  const int64_t* places;
+  const int64_t* positions;
   void* dweight;
   float* partial;
   int64_t N, D, V;

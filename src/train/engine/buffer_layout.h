@@ -8,7 +8,7 @@
 
 namespace tightloop {
 
-/// Arrays that lie side by side in one buffer, so that one copy moves them all: their dtypes and shapes.
+/// Arrays side by side in one buffer, so that one copy moves them all: their dtypes and shapes.
 /// Layouts compare by them: batches of one layout have one shape.
 class BufferLayout {
  public:

@@ -70,18 +70,18 @@ void Feed::prefetch() {
 
 double Feed::copy_seconds() const { return clock_[1].item<double>(); }
 
-void Feed::deliver(at::Tensor& place) {
+void Feed::deliver(at::Tensor& buffer) {
   Slot& slot = slots_[current_];
   if (device_.is_cpu()) {
-    place = slot.staged->buffer;
+    buffer = slot.staged->buffer;
     return;
   }
   c10::NoGradGuard no_grad;
   const int64_t bytes = slot.staged->layout.bytes();
-  if (!place.defined()) place = at::empty({bytes}, slot.buffer.options());
+  if (!buffer.defined()) buffer = at::empty({bytes}, slot.buffer.options());
   const c10::Stream stream = current_stream(device_);
   slot.ready->block(stream);
-  place.copy_(slot.buffer.narrow(0, 0, bytes));
+  buffer.copy_(slot.buffer.narrow(0, 0, bytes));
   slot.free->record(stream);
 }
 

@@ -23,7 +23,7 @@ struct FeedOptions {
 };
 
 /// Micro-batches on their way to the device: each is staged in host memory, copied by a stream of its own
-/// into one of two slots, and from there into the place that the step reads. Streams wait for each other by
+/// into one of two slots, and from there into the buffer that the step reads. Streams wait for each other by
 /// events; the host waits for nothing. On the CPU staged memory is read as it is.
 class Feed {
  public:
@@ -37,9 +37,9 @@ class Feed {
   const Staged& next();
   /// Starts on the one after it: to be called once the work on this one is under way.
   void prefetch();
-  /// Puts its bytes into `place`, on the current stream, as soon as they are on the device. On the CPU
-  /// `place` becomes the staged memory itself.
-  void deliver(at::Tensor& place);
+  /// Puts its bytes into `buffer`, on the current stream, as soon as they are on the device. On the CPU
+  /// `buffer` becomes the staged memory itself.
+  void deliver(at::Tensor& buffer);
   /// Seconds that copies took so far, where they are timed. Waits for the device.
   double copy_seconds() const;
 

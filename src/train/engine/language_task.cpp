@@ -36,7 +36,7 @@ LanguageTask::LanguageTask(Recipe& recipe, const RunFolder& run, nlohmann::json&
     recipe.model.resolve(tokenizer_->vocab_size(), recipe.data.seq_len);
   }
   const Device& trains_on = device(recipe.train.device);
-  const ModelConfig model = settled_model(recipe, trains_on);
+  const ModelConfig model = resolved_model(recipe, trains_on);
   refuse_too_large(recipe, model, trains_on);
   model_ = make_model(model, recipe.train.seed);
   load_start(metadata, from);
@@ -86,7 +86,7 @@ void LanguageTask::load_start(nlohmann::json& metadata, const Checkpoint* from) 
   }
 }
 
-void LanguageTask::place(at::Device device, at::ScalarType dtype) {
+void LanguageTask::move_to(at::Device device, at::ScalarType dtype) {
   if (adapters_) model_->parameters().to(device, dtype);
 }
 
@@ -172,12 +172,12 @@ std::string LanguageTask::why_no_evaluation() const {
 }
 
 Task::Evaluation LanguageTask::evaluate() {
-  settle();
+  refresh_weights();
   Loader loader(dataset_.val, held_out_loading());
   return {{"eval/loss", held_out_loss(*model_, loader, recipe_.train.eval_batches).mean()}};
 }
 
-void LanguageTask::settle() {
+void LanguageTask::refresh_weights() {
   c10::NoGradGuard no_grad;
   if (adapters_) adapters_->refresh();
 }

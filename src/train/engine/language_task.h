@@ -25,7 +25,7 @@ class LanguageTask : public Task {
 
   const ModelConfig& config() const override { return model_->config(); }
   Parameters& trained() override { return adapters_ ? adapters_->parameters() : model_->parameters(); }
-  void place(at::Device device, at::ScalarType dtype) override;
+  void move_to(at::Device device, at::ScalarType dtype) override;
   NamedTensors frozen() const override { return adapters_ ? adapters_->frozen() : NamedTensors(); }
 
   const std::vector<std::string>& sources() const override { return dataset_.sources; }
@@ -41,7 +41,7 @@ class LanguageTask : public Task {
   BatchLoss loss(const std::vector<at::Tensor>& parts, const at::Tensor& scale, bool metrics) override;
   std::string why_no_evaluation() const override;
   Evaluation evaluate() override;
-  void settle() override;
+  void refresh_weights() override;
   double flops_per_token() const override;
 
   LanguageModel& language_model() override { return *model_; }

@@ -82,20 +82,20 @@ const Staged& StepEngine::pass(Feed& feed, bool first, bool last, bool metrics) 
     bool& warm = passes_[{staged.layout, first, last, false}].warm;
     const SyncsForbidden strict(device_, options_.forbid_syncs && warm);
     lap(LossBuffer::kIdle);
-    at::Tensor& place = places_[staged.layout];
-    feed.deliver(place);
+    at::Tensor& buffer = buffers_[staged.layout];
+    feed.deliver(buffer);
     lap(LossBuffer::kData);
-    if (options_.graphs && !state.graph && warm) try_capture(key, place, state);
+    if (options_.graphs && !state.graph && warm) try_capture(key, buffer, state);
     if (state.graph) {
       state.graph->replay();
       ++counts_.replayed;
     } else {
-      compute_or_retry(key, place);
+      compute_or_retry(key, buffer);
       warm = true;
       ++counts_.eager;
     }
     if (last && processes_.several()) {
-      update(key.layout.parts(place)[Staged::kNumbers]);
+      update(key.layout.parts(buffer)[Staged::kNumbers]);
       lap(LossBuffer::kUpdate);
     }
   }
@@ -103,8 +103,8 @@ const Staged& StepEngine::pass(Feed& feed, bool first, bool last, bool metrics) 
   return staged;
 }
 
-void StepEngine::compute(const PassKey& key, const at::Tensor& place) {
-  const auto parts = key.layout.parts(place);
+void StepEngine::compute(const PassKey& key, const at::Tensor& buffer) {
+  const auto parts = key.layout.parts(buffer);
   differentiate(key, parts);
   optimizer_.accumulate(key.first);
   lap(LossBuffer::kBackward);
@@ -165,8 +165,8 @@ void StepEngine::retry(Work&& work, Undo&& undo) {
 }
 
 // What is added up or updated already is not done twice: each part is tried again by itself.
-void StepEngine::compute_or_retry(const PassKey& key, const at::Tensor& place) {
-  const auto parts = key.layout.parts(place);
+void StepEngine::compute_or_retry(const PassKey& key, const at::Tensor& buffer) {
+  const auto parts = key.layout.parts(buffer);
   const at::Tensor before = buffer_.row().clone();
   retry([&] { differentiate(key, parts); },
         [&] {
@@ -183,11 +183,11 @@ void StepEngine::compute_or_retry(const PassKey& key, const at::Tensor& place) {
   lap(LossBuffer::kUpdate);
 }
 
-bool StepEngine::try_capture(const PassKey& key, const at::Tensor& place, PassState& state) {
+bool StepEngine::try_capture(const PassKey& key, const at::Tensor& buffer, PassState& state) {
   syncs_.count("capture");
   device_.forbid_syncs(false);
   try {
-    state.graph = device_.capture([&] { compute(key, place); });
+    state.graph = device_.capture([&] { compute(key, buffer); });
     ++counts_.captured;
   } catch (const std::exception& error) {
     log::warn("Steps run without CUDA graphs from here on, as this one cannot be captured: {}",

@@ -70,12 +70,12 @@ class StepEngine {
     std::unique_ptr<Graph> graph;
   };
 
-  void compute(const PassKey& key, const at::Tensor& place);
-  void compute_or_retry(const PassKey& key, const at::Tensor& place);
+  void compute(const PassKey& key, const at::Tensor& buffer);
+  void compute_or_retry(const PassKey& key, const at::Tensor& buffer);
   void differentiate(const PassKey& key, const std::vector<at::Tensor>& parts);
   template <class Work, class Undo>
   void retry(Work&& work, Undo&& undo);
-  bool try_capture(const PassKey& key, const at::Tensor& place, PassState& state);
+  bool try_capture(const PassKey& key, const at::Tensor& buffer, PassState& state);
   void record(const BatchLoss& loss, const at::Tensor& numbers);
   void update(const at::Tensor& numbers);
   at::Tensor divisor(const at::Tensor& numbers);
@@ -88,7 +88,7 @@ class StepEngine {
   const Objective objective_;
   Processes& processes_;
   EngineOptions options_;
-  std::map<BufferLayout, at::Tensor> places_;
+  std::map<BufferLayout, at::Tensor> buffers_;
   std::map<PassKey, PassState> passes_;
   at::Tensor source_numbers_;  // 0, 1, 2, ... as a column
   bool counting_ = false;

@@ -42,7 +42,7 @@ class Task {
   /// What is trained, fp32 on the CPU at first.
   virtual Parameters& trained() = 0;
   /// Where and how the rest computes; what is trained is the optimizer's business.
-  virtual void place(at::Device device, at::ScalarType dtype) = 0;
+  virtual void move_to(at::Device device, at::ScalarType dtype) = 0;
   /// Weights that are saved beside the trained ones.
   virtual NamedTensors frozen() const { return {}; }
 
@@ -73,7 +73,7 @@ class Task {
   /// On held-out data.
   virtual Evaluation evaluate() = 0;
   /// To be called before the model is used for anything but loss().
-  virtual void settle() {}
+  virtual void refresh_weights() {}
   /// Forward and backward of one token.
   virtual double flops_per_token() const = 0;
 

@@ -79,7 +79,7 @@ uint64_t TranslationTask::epoch_samples() const { return PairPlan(*dataset_.trai
 
 void TranslationTask::open(int64_t first_micro_batch, int64_t consumed, int rank, int world) {
   PairOptions options = loading();
-  options.first_batch = first_micro_batch, options.first_place = consumed;
+  options.first_batch = first_micro_batch, options.first_global = consumed;
   options.rank = rank, options.world = world;
   loader_ = std::make_unique<PairLoader>(dataset_.train, options);
 }
@@ -91,7 +91,7 @@ Staged TranslationTask::next(bool pin) {
       std::max(batch.rows, recipe_.data.batch_tokens / std::max(batch.source_length, batch.target_length));
   Staged staged = stage(batch, rows, pin);
   staged.index = batch.index;
-  staged.epoch = static_cast<double>(loader_->places_before(batch.index + 1)) /
+  staged.epoch = static_cast<double>(loader_->batches_before(batch.index + 1)) /
                  static_cast<double>(loader_->plan().batches());
   return staged;
 }

@@ -22,7 +22,7 @@ class TranslationTask : public Task {
 
   const ModelConfig& config() const override { return model_->config(); }
   Parameters& trained() override { return model_->parameters(); }
-  void place(at::Device, at::ScalarType) override {}
+  void move_to(at::Device, at::ScalarType) override {}
 
   const std::vector<std::string>& sources() const override { return dataset_.sources; }
   std::string description() const override;

@@ -1,7 +1,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "ops/optim/adamw.h"
-#include "train/optim/update_rules.h"
+#include "train/optim/parameter_groups.h"
 
 namespace tightloop {
 

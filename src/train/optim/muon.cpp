@@ -4,7 +4,7 @@
 #include <map>
 
 #include "ops/optim/muon.h"
-#include "train/optim/update_rules.h"
+#include "train/optim/parameter_groups.h"
 
 namespace tightloop {
 
@@ -28,10 +28,10 @@ std::vector<Tensor> matrices_of(const Tensor& parameter, const std::vector<int64
 
 /// Matrices of one shape, whose products run as one.
 struct Stack {
-  struct Place {
+  struct MatrixIndex {
     size_t parameter, matrix;  // in the group, in the parameter
   };
-  std::vector<Place> places;
+  std::vector<MatrixIndex> indices;
   std::vector<std::string> names;
   ops::MuonTensors tensors;  // views; gradients and values during an update
 };
@@ -48,12 +48,12 @@ class MuonRule : public UpdateRule {
             by_shape.try_emplace({matrices[j].size(0), matrices[j].size(1)}, stacks_.size()).first;
         if (found->second == stacks_.size()) stacks_.emplace_back();
         Stack& stack = stacks_[found->second];
-        stack.places.push_back({i, j});
+        stack.indices.push_back({i, j});
         stack.tensors.masters.push_back(matrices[j]);
         stack.names.push_back(fmt::format("{}.{}", group_.names[i], j));
       }
     }
-    for (auto& [places, names, tensors] : stacks_) {
+    for (auto& [indices, names, tensors] : stacks_) {
       const auto K = static_cast<int64_t>(names.size());
       const int64_t m = tensors.masters[0].size(0), n = tensors.masters[0].size(1);
       const auto options = tensors.masters[0].options();
@@ -68,8 +68,8 @@ class MuonRule : public UpdateRule {
       pieces.push_back(matrices_of(gradients[group_.indices[i]], parts_[i]));
       values.push_back(matrices_of(group_.values[i].detach(), parts_[i]));
     }
-    for (auto& [places, names, tensors] : stacks_) {
-      for (const auto& [parameter, matrix] : places) {
+    for (auto& [indices, names, tensors] : stacks_) {
+      for (const auto& [parameter, matrix] : indices) {
         tensors.gradients.push_back(pieces[parameter][matrix]);
         tensors.values.push_back(values[parameter][matrix]);
       }

@@ -22,7 +22,7 @@
 #include "core/interrupt.h"
 #include "ops/optim/gradient_norm.h"
 #include "train/engine/step_numbers.h"
-#include "train/optim/update_rules.h"
+#include "train/optim/parameter_groups.h"
 
 namespace tightloop {
 

@@ -11,6 +11,7 @@
 #include "data/dataset.h"
 #include "data/store/fingerprint.h"
 #include "train/optim/schedule.h"
+#include "train/run/resume_settings.h"
 #include "train/run/run_length.h"
 #include "train/run/run_settings.h"
 

@@ -27,7 +27,7 @@ struct RunState {
 /// one; the main one writes.
 class RunHistory {
  public:
-  /// `recipe` is the trainer's, settled by and by.
+  /// `recipe` is the trainer's, completed as it is resolved.
   RunHistory(const RunFolder& run, Recipe& recipe, Processes& processes)
       : run_(run), recipe_(recipe), processes_(processes) {}
 
@@ -37,7 +37,7 @@ class RunHistory {
 
   /// Goes on with what a checkpoint knows; what is in metadata() already counts.
   void go_on_from(const Checkpoint& checkpoint);
-  /// Keeps where the run comes from (see origin_of()), once its recipe is settled.
+  /// Keeps where the run comes from (see origin_of()), once its recipe is resolved.
   void keep_origin();
   /// Steps begin: a folder that is removed from here on is made again at the next save.
   void begin();

@@ -40,7 +40,7 @@ int64_t steps_of_epochs(double epochs, uint64_t epoch_samples, int64_t step_samp
   return std::max<int64_t>(1, done + (left + step_samples - 1) / step_samples);
 }
 
-void settle_intervals(TrainConfig& train) {
+void resolve_intervals(TrainConfig& train) {
   if (train.warmup_steps == 0 && train.warmup_ratio > 0)
     train.warmup_steps =
         std::max<int64_t>(1, std::llround(train.warmup_ratio * static_cast<double>(train.steps)));

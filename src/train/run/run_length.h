@@ -18,6 +18,6 @@ int64_t steps_of_epochs(double epochs, uint64_t epoch_samples, int64_t step_samp
                         int64_t consumed = 0);
 
 /// Fills in what follows from train.steps: the warm-up of train.warmup_ratio, and the intervals that are -1.
-void settle_intervals(TrainConfig& train);
+void resolve_intervals(TrainConfig& train);
 
 }  // namespace tightloop

@@ -35,14 +35,6 @@ struct ChangedSetting {
 std::string listed(std::vector<std::string> lines);
 std::vector<ChangedSetting> changed_settings(Recipe was, Recipe is);
 
-/// Whether a run may go on with another value. What decides the model's function and shapes, ids, or the
-/// order of the data may not, and what nobody has thought about may not either. Other files may (see
-/// names_files): they are compared by what is in them.
-bool may_change(const std::string& key);
-const std::set<std::string>& settings_that_may_change();
-/// Settings that name data files.
-bool names_files(const std::string& key);
-
 /// The settings of a run: config.yaml, compared with what one of its checkpoints says of itself. A usage
 /// error lists what differs of the settings that may not change; with `all`, of any, unless the program
 /// itself wrote config.yaml so. A tokenizer that is not the checkpoint's is a checkpoint error. Checkpoints

@@ -41,7 +41,7 @@ PairTokenizers make_tokenizers(const Recipe& recipe);
 /// is no tokenizer_target/. Trained ones are as tokenizer.joint says. A usage error where two are to share
 /// embeddings.
 PairTokenizers prepare_pair_tokenizers(const Recipe& recipe, const RunFolder& run);
-/// As they lie in a run's folder.
+/// As they are in a run's folder.
 PairTokenizers load_pair_tokenizers(const RunFolder& run);
 
 }  // namespace tightloop

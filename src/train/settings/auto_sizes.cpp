@@ -86,7 +86,7 @@ int64_t heads_for(int64_t width) {
   return 1;
 }
 
-void settle_model(ModelConfig& model, const AutoSizes& sizes, const Config& config) {
+void resolve_model(ModelConfig& model, const AutoSizes& sizes, const Config& config) {
   const auto set = [&](const char* key, int64_t& field, int64_t value) {
     if (!config.given(std::string("model.") + key)) field = value;
   };
@@ -179,7 +179,7 @@ bool has_auto_sizes(const Recipe& recipe) {
   return leaves_sizes_open(recipe) || recipe.data.holdout_by == HoldoutBy::kAuto;
 }
 
-std::string settle_sizes(Recipe& recipe, const Config& config) {
+std::string resolve_sizes(Recipe& recipe, const Config& config) {
   const bool open = leaves_sizes_open(recipe);
   const Device& device = training_device(recipe.train, -1);
   const SizeFacts facts = facts_of(recipe, device);
@@ -188,7 +188,7 @@ std::string settle_sizes(Recipe& recipe, const Config& config) {
   TrainConfig& train = recipe.train;
   if (recipe.tokenizer.vocab_size == 0)
     recipe.tokenizer.vocab_size = sizes.vocab_size, recipe.tokenizer.size_is_chosen = true;
-  if (recipe.model.leaves_sizes_open()) settle_model(recipe.model, sizes, config);
+  if (recipe.model.leaves_sizes_open()) resolve_model(recipe.model, sizes, config);
   if (data.seq_len == 0) data.seq_len = sizes.seq_len;
 
   const auto& path = recipe.tokenizer.path;

@@ -41,7 +41,7 @@ bool has_auto_sizes(const Recipe& recipe);
 /// Fills those in with numbers, from the size of the data files and the device; what `config` was given stays
 /// as it is. Gives a sentence about it, empty where only the held-out part was to be chosen. A usage error
 /// where no file is named.
-std::string settle_sizes(Recipe& recipe, const Config& config);
+std::string resolve_sizes(Recipe& recipe, const Config& config);
 /// A sentence where the files have given more than a quarter more or fewer tokens than it expected; else
 /// empty.
 std::string corrected_sizes(const Recipe& recipe, uint64_t tokens);

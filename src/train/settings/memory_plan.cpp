@@ -51,19 +51,19 @@ bool empties_cache(const TrainConfig& train, int64_t step, const MemoryStats& me
   return memory_is_checked(step) && static_cast<double>(memory.reserved) > kNearlyFull * most;
 }
 
-std::string settled_checkpointing(const MemoryPlanner& planner, const ModelConfig& model, double memory) {
+std::string resolved_checkpointing(const MemoryPlanner& planner, const ModelConfig& model, double memory) {
   if (!model.leaves_checkpointing_open()) return model.gradient_checkpointing;
   const auto found = planner.with_checkpointing(planner.written(), kUsableMemory * memory);
   return checkpointing_text(found ? found->recomputed : model.layers, model);
 }
 
-ModelConfig settled_model(const Recipe& recipe, const Device& device) {
+ModelConfig resolved_model(const Recipe& recipe, const Device& device) {
   const auto element = static_cast<int64_t>(c10::elementSize(compute_dtype(recipe.train.precision, device)));
   const MemoryPlanner planner(recipe.model, recipe.train, recipe.data.seq_len, element, device.is_cuda());
   const double limit = recipe.train.memory_limit * (1 << 30);
   ModelConfig model = recipe.model;
   model.gradient_checkpointing =
-      settled_checkpointing(planner, model, limit > 0 ? limit : static_cast<double>(device.total_memory()));
+      resolved_checkpointing(planner, model, limit > 0 ? limit : static_cast<double>(device.total_memory()));
   return model;
 }
 

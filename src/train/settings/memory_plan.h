@@ -68,12 +68,12 @@ constexpr double kUsableMemory = 0.9;
 
 /// model.gradient_checkpointing as it is to be run: "auto" becomes as few blocks as fit into `memory` bytes
 /// of a device, or all where nothing fits.
-std::string settled_checkpointing(const MemoryPlanner& planner, const ModelConfig& model, double memory);
-/// The recipe's model, resolved, with that settled for a device (train.memory_limit counts).
-ModelConfig settled_model(const Recipe& recipe, const Device& device);
+std::string resolved_checkpointing(const MemoryPlanner& planner, const ModelConfig& model, double memory);
+/// The recipe's model, resolved, with that resolved for a device (train.memory_limit counts).
+ModelConfig resolved_model(const Recipe& recipe, const Device& device);
 
 /// Ends a run on a CPU that would not fit into the machine's memory (or train.memory_limit) before it starts:
-/// the kernel would kill it. `model`: the recipe's as settled_model() gives it. Error(kDevice) says what
+/// the kernel would kill it. `model`: the recipe's as resolved_model() gives it. Error(kDevice) says what
 /// would fit.
 void refuse_too_large(const Recipe& recipe, const ModelConfig& model, const Device& device);
 

@@ -16,7 +16,7 @@ namespace tightloop {
 
 /// Everything a run is made of: the configuration file as structs.
 struct Recipe {
-  Recipe() { data.source = DataSource::kAuto; }  // settle_source() finds out what the files hold
+  Recipe() { data.source = DataSource::kAuto; }  // resolve_source() finds out what the files hold
 
   RunConfig run;
   DataConfig data;
@@ -29,7 +29,7 @@ struct Recipe {
   LogConfig log;
   ops::OpsConfig ops;
 
-  /// What settle_sizes() expects of the files, to be corrected once they are read; 0: nothing was said.
+  /// What resolve_sizes() expects of the files, to be corrected once they are read; 0: nothing was said.
   double expected_tokens = 0, expected_seconds = 0;
 
   /// All sections, bound to this object.

@@ -50,7 +50,7 @@ Forward Gpt2::forward(const at::Tensor& ids_BT, const Pass& pass) {
   // What a block's second part made is added where the next one begins, in one pass with its norm. The bias
   // goes along as an input, since it is a parameter of the block before.
   BlockInputs state{
-      .residual = scope->drop(embed(ids_BT, pass.documents_BT, scope->past()), 0, DropoutPlace::kEmbedding)};
+      .residual = scope->drop(embed(ids_BT, pass.documents_BT, scope->past()), 0, DropoutSite::kEmbedding)};
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
     const auto block = [this, layer, scope](const BlockInputs& in) { return this->block(in, layer, *scope); };
     const auto made = run_block(layer, pass, block, state);
@@ -65,7 +65,7 @@ BlockOutputs Gpt2::block(const BlockInputs& in, int64_t layer, AttentionScope& s
   const auto first = begin(in, layer, block.attention_norm, block.attention_norm_bias, scope);
   const auto then = ops::residual_norm(first.sum, attention(block, first.normed, layer, scope),
                                        block.out_bias, block.ffn_norm, block.ffn_norm_bias, config_.norm_eps,
-                                       scope.dropout(layer, DropoutPlace::kAttention));
+                                       scope.dropout(layer, DropoutSite::kAttention));
   return {.residual = then.sum, .branch = feed_forward(block, then.normed)};
 }
 
@@ -74,7 +74,7 @@ ops::NormedSum Gpt2::begin(const BlockInputs& in, int64_t layer, const at::Tenso
   if (!in.branch.defined())
     return {in.residual, ops::layer_norm(in.residual, weight, bias, config_.norm_eps)};
   return ops::residual_norm(in.residual, in.branch, in.branch_bias, weight, bias, config_.norm_eps,
-                            scope.dropout(layer - 1, DropoutPlace::kFeedForward));
+                            scope.dropout(layer - 1, DropoutSite::kFeedForward));
 }
 
 at::Tensor Gpt2::embed(const at::Tensor& ids_BT, const at::Tensor& documents_BT, int64_t past) const {

@@ -59,7 +59,7 @@ Forward Llama::forward(const at::Tensor& ids_BT, const Pass& pass) {
   Forward result;
   std::vector<at::Tensor> loads;
   // What a block's second part made is added where the next one begins, in one pass with its norm.
-  BlockInputs state{.residual = scope->drop(ops::embedding(embedding_, ids_BT), 0, DropoutPlace::kEmbedding)};
+  BlockInputs state{.residual = scope->drop(ops::embedding(embedding_, ids_BT), 0, DropoutSite::kEmbedding)};
   const bool balanced = pass.training && config_.balance_coef != 0;
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
     const auto block = [this, layer, scope, balanced](const BlockInputs& in) {
@@ -80,7 +80,7 @@ Forward Llama::forward(const at::Tensor& ids_BT, const Pass& pass) {
 BlockOutputs Llama::block(const BlockInputs& in, int64_t layer, AttentionScope& scope, bool balanced) const {
   const Block& block = blocks_[layer];
   const auto first = begin(in, block.attention_norm);
-  const auto seen = scope.drop(attention(block, first.normed, layer, scope), layer, DropoutPlace::kAttention);
+  const auto seen = scope.drop(attention(block, first.normed, layer, scope), layer, DropoutSite::kAttention);
   const auto then = ops::add_rms_norm(first.sum, seen, block.ffn_norm, config_.norm_eps);
   if (!config_.has_experts()) return {.residual = then.sum, .branch = feed_forward(block, then.normed)};
   const Routing routing = route(then.normed, block.experts, config_);

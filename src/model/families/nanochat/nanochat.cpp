@@ -112,7 +112,7 @@ at::Tensor Nanochat::attention(const Block& block, const at::Tensor& x_BTD, cons
   const int64_t B = x_BTD.size(0), T = x_BTD.size(1);
   const int64_t H = config_.heads, K = config_.kv_heads, S = config_.head_size;
   const auto qkv = ops::linear(x_BTD, block.qkv).view({B, T, H + 2 * K, S});
-  // nanochat norms what it has turned; turning changes no length, so the order is free.
+  // nanochat norms after RoPE; a rotation changes no length, so the order is free.
   auto [q, k, v] = rotary_.split(qkv, H, scope.past(), ops::HeadNorm{config_.norm_eps, {}, {}});
   if (block.value_gate.defined()) {
     const auto open = ops::linear(x_BTD.narrow(2, 0, kValueGateChannels), block.value_gate);

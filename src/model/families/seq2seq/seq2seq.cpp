@@ -9,7 +9,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "ops/attention/attend.h"
+#include "ops/attention/attention_backend.h"
 #include "ops/linear.h"
 #include "ops/norm/residual_norm.h"
 #include "ops/pointwise/activation.h"
@@ -22,7 +22,7 @@ class Seq2Seq::Dropouts {
  public:
   Dropouts(const ModelConfig& config, const Pass& pass, bool decoder)
       : next_{pass.training ? config.dropout : 0, pass.random, decoder ? 1 << 20 : 0} {
-    TORCH_CHECK(next_.share == 0 || next_.random.defined(), "training with dropout needs Pass::random");
+    TORCH_CHECK(next_.rate == 0 || next_.random.defined(), "training with dropout needs Pass::random");
   }
   ops::Dropout next() {
     auto drop = next_;

@@ -1,4 +1,4 @@
-#include "ops/attention/attend.h"
+#include "ops/attention/attention_backend.h"
 
 #include <ATen/Context.h>
 #include <ATen/SDPBackend.h>
@@ -15,7 +15,7 @@
 #include <mutex>
 #include <utility>
 
-#include "ops/attention/attention_use.h"
+#include "ops/attention/attention_counter.h"
 #include "ops/config.h"
 
 namespace tightloop::ops {
@@ -53,7 +53,7 @@ std::string kernel_name(int64_t choice) {
 
 /// Without a mask: all positions, or all up to the query's own.
 bool is_unmasked(const AttentionCall& call) {
-  return call.drop.share == 0 && !call.bias_BHTP.defined() && !call.documents_BT.defined() &&
+  return call.drop.rate == 0 && !call.bias_BHTP.defined() && !call.documents_BT.defined() &&
          call.window == 0 && (!call.causal || call.q_BHTS.size(2) == call.k_BKPS.size(2));
 }
 
@@ -64,7 +64,7 @@ std::string unmasked_kernel(const AttentionCall& call) {
   return kernel_name(by_torch(at::_fused_sdp_choice, call, {}, call.causal));
 }
 
-bool has_no_dropout(const AttentionCall& call) { return call.drop.share == 0; }
+bool has_no_dropout(const AttentionCall& call) { return call.drop.rate == 0; }
 
 std::optional<at::Tensor> mask_of(const AttentionCall& call) {
   std::optional<at::Tensor> mask;

@@ -10,7 +10,7 @@
 
 namespace tightloop {
 
-/// The parameters of a group: their places among all, names, fp32 masters, and what the model reads.
+/// The parameters of a group: their indices among all, names, fp32 masters, and what the model reads.
 struct Group {
   std::vector<size_t> indices;
   std::vector<std::string> names;
@@ -24,8 +24,8 @@ struct AdamWSettings {
 std::unique_ptr<UpdateRule> adamw_rule(Group group, const AdamWSettings& settings,
                                        const std::vector<bool>& decayed);
 
-/// Muon over matrices (ops/optim/muon.h). `parts[i]` are Parameter::parts of parameter i, each of which is treated
-/// by itself, as is each expert's.
+/// Muon over matrices (ops/optim/muon.h). `parts[i]` are Parameter::parts of parameter i, each of which is
+/// treated by itself, as is each expert's.
 std::unique_ptr<UpdateRule> muon_rule(Group group, const std::vector<std::vector<int64_t>>& parts,
                                       const ops::MuonSettings& settings);
 

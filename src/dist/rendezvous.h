@@ -7,7 +7,7 @@
 namespace tightloop {
 
 /// Where this process stands among those that a launcher started.
-struct Launch {
+struct Rendezvous {
   int rank = 0, world = 1;
   int local_rank = 0;  // among those of this machine: which GPU is ours
   std::string address;
@@ -19,6 +19,6 @@ struct Launch {
 
 /// RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as torchrun sets them. Nothing where none of
 /// them is set; a usage error where some are missing or make no sense.
-std::optional<Launch> launch_from_environment();
+std::optional<Rendezvous> rendezvous_from_environment();
 
 }  // namespace tightloop

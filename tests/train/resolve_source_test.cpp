@@ -1,4 +1,4 @@
-#include "train/settings/settle_source.h"
+#include "train/settings/resolve_source.h"
 
 #include "core/files.h"
 #include "support.h"
@@ -17,7 +17,7 @@ struct Settled {
     Config config = recipe.bind();
     config.load_text(yaml, "a recipe");
     config.apply(settings);
-    notes = settle_source(recipe, config);
+    notes = resolve_source(recipe, config);
   }
   std::string said() const {
     std::string all;

@@ -1,4 +1,4 @@
-#include "train/settings/settle_source.h"
+#include "train/settings/resolve_source.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -89,7 +89,7 @@ std::string drop_settings_of_generated(Recipe& recipe, const Config& config, con
 
 }  // namespace
 
-std::vector<std::string> settle_source(Recipe& recipe, const Config& config) {
+std::vector<std::string> resolve_source(Recipe& recipe, const Config& config) {
   DataConfig& data = recipe.data;
   const bool pairs = recipe.model.translates();
   std::vector<std::string> notes;

@@ -1,4 +1,4 @@
-#include "cli/report.h"
+#include "cli/exam_report.h"
 
 #include <fmt/format.h>
 
@@ -27,17 +27,17 @@ std::string joined_lines(std::string text) {
 }  // namespace
 
 std::string plain_question(const std::string& shown, const ChatConfig& chat) {
-  constexpr std::string_view kPlace = "{content}";
+  constexpr std::string_view kPlaceholder = "{content}";
   const std::string turn = chat_spelling(chat).user;
-  const size_t place = turn.find(kPlace);
-  if (place == turn.npos) return shown;
-  const std::string before = turn.substr(0, place), after = turn.substr(place + kPlace.size());
+  const size_t at = turn.find(kPlaceholder);
+  if (at == turn.npos) return shown;
+  const std::string before = turn.substr(0, at), after = turn.substr(at + kPlaceholder.size());
   const size_t found = shown.rfind(before);
   if (before.empty() || found == shown.npos) return shown;
   const std::string rest = shown.substr(found + before.size());
   if (!after.empty()) return rest.substr(0, rest.find(after));
   const std::string answer = chat_spelling(chat).assistant;  // its turn begins right behind the question
-  return rest.substr(0, rest.rfind(answer.substr(0, answer.find(kPlace))));
+  return rest.substr(0, rest.rfind(answer.substr(0, answer.find(kPlaceholder))));
 }
 
 std::string to_text(const ExamResult& result, bool colour) {
@@ -47,7 +47,7 @@ std::string to_text(const ExamResult& result, bool colour) {
   for (const auto& [task, score] : result.by_task) width = std::max(width, task.size());
   const auto line = [&](const std::string& task, const ExamResult::Score& score) {
     out += fmt::format("  {:<{}} {:>6.4g}/{:<4} {} {:5.1f} %", printable(task), width, score.right,
-                       score.asked, bar(score.share(), 30), 100 * score.share());
+                       score.asked, bar(score.accuracy(), 30), 100 * score.accuracy());
     if (several)
       out += fmt::format(", {:.1f} % in one of {} samples", 100 * score.passed_share(), result.samples);
     out += "\n";
@@ -66,20 +66,14 @@ std::string to_text(const ExamResult& result, bool colour) {
 }
 
 nlohmann::json to_json(const ExamResult& result) {
-  nlohmann::json json{{"exact_match", result.all.share()}, {"asked", result.all.asked}};
+  nlohmann::json json{{"exact_match", result.all.accuracy()}, {"asked", result.all.asked}};
   for (const auto& [task, score] : result.by_task) {
-    json["by_task"][task] = score.share();
+    json["by_task"][task] = score.accuracy();
     json["asked_by_task"][task] = score.asked;
     if (result.samples > 1) json["passed_by_task"][task] = score.passed_share();
   }
   if (result.samples > 1) json["samples"] = result.samples, json["passed"] = result.all.passed_share();
   return json;
-}
-
-std::string dump(const nlohmann::json& json, int indent) {
-  nlohmann::json spelled = json;
-  spell_non_finite(spelled);
-  return spelled.dump(indent, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace tightloop::cli

@@ -1,4 +1,4 @@
-#include "ops/attention/attention_use.h"
+#include "ops/attention/attention_counter.h"
 
 #include <mutex>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "train/optim/update_rules.h"
+#include "train/optim/parameter_groups.h"
 
 #include <cmath>
 #include <map>
@@ -23,7 +23,8 @@ Rules adamw_rules(const Parameters& parameters, const std::vector<at::Tensor>& m
   for (size_t i = 0; i < masters.size(); ++i) {
     const auto& parameter = parameters.all()[i];
     add(group, i, parameter, masters[i]);
-    decayed.push_back(parameter.decay || config.decay_vectors);
+    decayed.push_back(masters[i].dim() >= 2 ||
+                      config.decay_vectors);  // matrices and tables, not norms and biases
   }
   Rules rules;
   rules.push_back(

@@ -12,6 +12,6 @@ namespace tightloop {
 /// its generated source alone goes with it. `config` knows what the command line
 /// says. Returns sentences about all that. A data error where the recipe
 /// wants conversations and the files hold none.
-std::vector<std::string> settle_source(Recipe& recipe, const Config& config);
+std::vector<std::string> resolve_source(Recipe& recipe, const Config& config);
 
 }  // namespace tightloop

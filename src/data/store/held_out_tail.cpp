@@ -1,4 +1,4 @@
-#include "data/store/tail.h"
+#include "data/store/held_out_tail.h"
 
 #include <algorithm>
 #include <memory>

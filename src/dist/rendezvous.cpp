@@ -1,4 +1,4 @@
-#include "dist/launch.h"
+#include "dist/rendezvous.h"
 
 #include <fmt/ranges.h>
 
@@ -36,7 +36,7 @@ int number_of(const char* name, int least, int most) {
 
 }  // namespace
 
-std::optional<Launch> launch_from_environment() {
+std::optional<Rendezvous> rendezvous_from_environment() {
   std::vector<std::string> set, missing;
   for (const char* name : kNames) (value_of(name).empty() ? missing : set).push_back(name);
   if (set.empty()) return std::nullopt;
@@ -47,16 +47,16 @@ std::optional<Launch> launch_from_environment() {
         "unset them for one process.",
         fmt::join(set, ", "), fmt::join(missing, ", "));
   }
-  Launch launch;
-  launch.world = number_of("WORLD_SIZE", 1, 1 << 20);
-  launch.rank = number_of("RANK", 0, launch.world - 1);
-  launch.local_rank = number_of("LOCAL_RANK", 0, launch.rank);
-  launch.address = value_of("MASTER_ADDR");
-  launch.port = static_cast<uint16_t>(number_of("MASTER_PORT", 1, 65535));
-  launch.store_runs = value_of("TORCHELASTIC_USE_AGENT_STORE") == "True";
-  launch.attempt =
+  Rendezvous rendezvous;
+  rendezvous.world = number_of("WORLD_SIZE", 1, 1 << 20);
+  rendezvous.rank = number_of("RANK", 0, rendezvous.world - 1);
+  rendezvous.local_rank = number_of("LOCAL_RANK", 0, rendezvous.rank);
+  rendezvous.address = value_of("MASTER_ADDR");
+  rendezvous.port = static_cast<uint16_t>(number_of("MASTER_PORT", 1, 65535));
+  rendezvous.store_runs = value_of("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  rendezvous.attempt =
       fmt::format("{}/{}", value_of("TORCHELASTIC_RUN_ID"), value_of("TORCHELASTIC_RESTART_COUNT"));
-  return launch;
+  return rendezvous;
 }
 
 }  // namespace tightloop

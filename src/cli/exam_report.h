@@ -7,13 +7,10 @@
 
 namespace tightloop::cli {
 
-/// The share of right answers by task as a table, and the examples.
+/// Accuracy by task as a table, and the examples.
 std::string to_text(const ExamResult& result, bool colour = false);
 nlohmann::json to_json(const ExamResult& result);
 /// What the user says last in a conversation that a chat template has written; as it is where there is none.
 std::string plain_question(const std::string& shown, const ChatConfig& chat);
-
-/// JSON as text; bytes that are not UTF-8 become U+FFFD.
-std::string dump(const nlohmann::json& json, int indent = 2);
 
 }  // namespace tightloop::cli

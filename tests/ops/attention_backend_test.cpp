@@ -1,4 +1,4 @@
-#include "ops/attention/attend.h"
+#include "ops/attention/attention_backend.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "core/random.h"
-#include "ops/attention/attention_use.h"
+#include "ops/attention/attention_counter.h"
 
 namespace tightloop {
 namespace {
