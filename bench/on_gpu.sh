@@ -2,7 +2,7 @@
 # Everything that needs a GPU, in one call, with a table at the end. Runs from a checkout whose programs were built elsewhere:
 #   bench/pack.sh carry                    where it was built: programs and the libraries that the GPU machine lacks -> carry/
 #   bench/on_gpu.sh carry OUT [PART...]    where the GPU is: logs go to OUT/
-# Parts: tests sanitizer steps kernels naive graphs memory data costs deterministic quickstart resume stages shakespeare translation pairs decoding ablation (default: all).
+# Parts: tests sanitizer steps older kernels naive graphs memory data costs deterministic quickstart resume stages shakespeare translation pairs decoding ablation (default: all).
 # The GPU machine must have the torch version of tools/versions in its Python. Texts, where a part wants some, lie in carry/data.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -48,6 +48,21 @@ END
 steps() {
   row "AdamW alone, gpt2-124m" "$(tightloop bench update configs/gpt2-124m.yaml --json 2>>"$out/errors.txt")"
   for w in $works; do row "step $w" "$(step "configs/$w.yaml" --synthetic --steps 20 | brief)"; done
+}
+
+# Another build (OLDER=FOLDER with tightloop and the plug-in of it) and this one, alternately: three rounds each, milliseconds a step.
+older() {
+  [ -e "$OLDER/libtightloop_cuda.so" ] || gunzip -k "$OLDER/libtightloop_cuda.so.gz"
+  local w round build
+  for w in ${WORKS:-gpt2-124m minimind-64m nanochat-d12}; do
+    for round in 1 2 3; do
+      for build in "$OLDER" "$carry"; do
+        LD_LIBRARY_PATH=$libraries "$build/tightloop" bench step "configs/$w.yaml" --synthetic --steps 20 --json 2>>"$out/errors.txt" |
+          tail -1 | python3 -c 'import json, sys; print(sys.argv[1], json.load(sys.stdin)["ms"])' "$(basename "$build")" >>"$out/older.$w.txt"
+      done
+    done
+    row "$w, both builds" "$(paste -sd' ' "$out/older.$w.txt")"
+  done
 }
 
 # What the device does in a step, kernel by kernel.
