@@ -198,7 +198,7 @@ Error unexpected_words(const CLI::App& verb, const std::vector<std::string>& wor
     return usage_error("'{}' was not expected here. To use that run: {} --run {}", word, name_of(verb),
                        shell_word(word));
   if (has_option(verb, "--prompt"))
-    return usage_error("'{}' was not expected here. The text to continue is --prompt {}.", word,
+    return usage_error("'{}' was not expected here. The text to continue is given as: --prompt {}", word,
                        shell_word(fmt::format("{}", fmt::join(words, " "))));
   if (before.find('.') != std::string::npos)
     return usage_error("'{}' was not expected after {} {}. A value with spaces needs quotes: {} {}", word,

@@ -39,7 +39,8 @@ TrainingText::TrainingText(const DataConfig& config, const TasksConfig& tasks, P
       val_share_(config.val.empty() && !holds_out_tail(config) ? config.holdout : 0),
       bad_(config.on_bad_record == OnBadRecord::kFail) {
   const RecordKind records = records_of(config.source);
-  if (records == RecordKind::kNone)
+  // Spellings are for a model that has learned words already: a fine-tune without its parent.
+  if (records == RecordKind::kNone || config.source == DataSource::kSpelling)
     throw usage_error(
         "a tokenizer cannot be trained on data.source '{}'. Train one on text or JSONL with 'tightloop "
         "tokenizer train', then name it with --tokenizer.path.",

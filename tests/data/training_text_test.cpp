@@ -42,8 +42,10 @@ TEST(TrainingText, HeldOutTextsAreLeftOutAndOtherSourcesRefused) {
   config.holdout = 0.2;
   config.train = {(folder / "a.jsonl").string()};
   EXPECT_NEAR(static_cast<double>(texts_of(config).size()), 800, 60);
-  config.source = DataSource::kShards;
-  testing::error_of(ExitCode::kUsage, [&] { texts_of(config); });
+  for (const DataSource source : {DataSource::kShards, DataSource::kSpelling}) {
+    config.source = source;
+    testing::error_of(ExitCode::kUsage, [&] { texts_of(config); });
+  }
 }
 
 TEST(TrainingText, AHeldOutTailIsLeftOut) {
