@@ -5,6 +5,7 @@
 
 #include "ops/attention/attention.h"
 #include "ops/attention/attention_backend.h"
+#include "ops/attention/attention_counter.h"
 #include "ops/attention/rope.h"
 #include "ops/attention/split_heads.h"
 #include "ops/config.h"

@@ -57,6 +57,11 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
       history_(run, recipe_, processes_),
       use_(device_, recipe_, processes_.world()) {
   const Checkpoint* from = options.resume_from ? &*options.resume_from : nullptr;
+  if (!from && processes_.main() && !checkpoint_steps(run_.checkpoints()).empty())
+    throw usage_error(
+        "the run '{}' has checkpoints already: a new run would write over them. Go on with one "
+        "(TrainerOptions::resume_from), or choose another folder.",
+        run_.root().string());
   const auto& train = recipe_.train;
   use_threads(train.threads);
   recipe_.ops.apply();
@@ -65,7 +70,6 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
   if (train.memory_limit > 0) device_.limit_memory(static_cast<int64_t>(train.memory_limit * (1 << 30)));
   if (!processes_.main()) processes_.barrier();  // the main one makes the tokenizer and the index first
   task_ = make_task(recipe_, run_, history_.metadata(), from);
-  if (processes_.main()) processes_.barrier();
   if (from) {
     done_ = from->step, consumed_ = samples_consumed(*from, run_, processes_);
     history_.go_on_from(*from);
@@ -77,6 +81,7 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
   if (processes_.main()) {
     history_.keep_origin();
     if (!from) write_settings(run_, recipe_);  // a run that resumes keeps its own until its first save
+    processes_.barrier();
   }
 
   const at::Device target(device_.name());
@@ -107,7 +112,6 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
                     .time = train.time_parts,
                     .global = train.loss_norm == LossNorm::kGlobal,
                     .forbid_syncs = train.debug_syncs});
-  if (from) log::info("Resuming after step {}.", done_);
 }
 
 void Trainer::plan_steps() {
@@ -221,6 +225,7 @@ TrainResult Trainer::run() {
   const int64_t last = train.stop_at > 0 ? std::min(train.stop_at, train.steps) : train.steps;
   open_feed(last);
   if (processes_.main()) {
+    if (done_ > 0) log::info("Resuming after step {}.", done_);
     announce();
     evaluator_->check();
     metrics_ = std::make_unique<Metrics>(recipe_.log, standard_sinks(run_.metrics(), done_));
@@ -238,6 +243,7 @@ TrainResult Trainer::run() {
   for (int64_t step = first; step <= last && next == Next::kGoOn; ++step) {
     const double epoch = start_.epoch;
     watch.begin(step);
+    if (step == first) ops::forget_attention_used();  // evaluations may take other kernels
     this->step(step);
     if (step == first && processes_.main()) announce_attention();
     if (stop_wanted(step)) next = Next::kInterrupted;

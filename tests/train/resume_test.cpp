@@ -48,17 +48,16 @@ TEST(Resume, ATrainerThatCannotLoadItsCheckpointLeavesTheSettings) {
   EXPECT_EQ(read_file(run.config()), before);
 }
 
-TEST(Resume, IsAskedForAndNotGuessedFromTheFolder) {
+TEST(Resume, IsAskedForAndNeverForgottenInSilence) {
   const TempFolder folder;
   auto recipe = small_recipe();
   recipe.train.steps = 4;
   const auto run = trained(recipe, folder / "run");
+  const auto settings = read_file(run.config());
   recipe.train.lr = 0.002;
-  const Trainer anew(recipe, run);
-  EXPECT_FALSE(anew.metadata().contains("consumed"));
-  Recipe kept;
-  kept.bind().load(run.config());
-  EXPECT_EQ(kept.train.lr, 0.002);
+  const auto message = error_of(ExitCode::kUsage, [&] { Trainer(recipe, run); });
+  EXPECT_NE(message.find("has checkpoints already"), std::string::npos) << message;
+  EXPECT_EQ(read_file(run.config()), settings) << "which the checkpoints are compared with";
 }
 
 TEST(Resume, AnotherMicroBatchGoesOnWithTheNextRows) {

@@ -12,7 +12,7 @@ static_assert(std::size(kKindNames) == static_cast<size_t>(AttentionKind::kCount
 
 struct Counters {
   std::mutex mutex;
-  std::vector<const AttentionCounter*> all;
+  std::vector<AttentionCounter*> all;
 };
 
 Counters& counters() {
@@ -43,6 +43,12 @@ std::vector<AttentionUse> attention_used() {
       if (const int64_t count = counter->runs_[k])
         used.push_back({kKindNames[k], counter->backend_, counter->kernels_[k], count});
   return used;
+}
+
+void forget_attention_used() {
+  const std::lock_guard lock(counters().mutex);
+  for (auto* counter : counters().all)
+    for (auto& runs : counter->runs_) runs = 0;
 }
 
 std::string attention_text() {

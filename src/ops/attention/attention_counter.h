@@ -25,6 +25,7 @@ class AttentionCounter {
 
  private:
   friend std::vector<struct AttentionUse> attention_used();
+  friend void forget_attention_used();
   static constexpr auto kKinds = static_cast<size_t>(AttentionKind::kCount);
   const std::string backend_;
   std::array<std::atomic<int64_t>, kKinds> runs_{};
@@ -42,6 +43,8 @@ struct AttentionUse {
 
 /// Who has computed attention in this process so far, by kind.
 std::vector<AttentionUse> attention_used();
+/// Counts from here on. Not while another thread attends.
+void forget_attention_used();
 /// The same as text: "causal by torch (flash), window by torch with a mask (math)"; empty where nobody has.
 std::string attention_text();
 

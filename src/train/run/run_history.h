@@ -54,7 +54,7 @@ class RunHistory {
   /// checkpoint.
   void keep_evaluation(int64_t step, double loss);
   int64_t evaluated() const { return evaluated_; }  // the last step that was
-  /// Evaluations since the best one, and whether that are more than train.patience.
+  /// Evaluations since the best one, and whether those are train.patience or more.
   int64_t worse() const { return worse_; }
   bool patience_is_over() const { return recipe_.train.patience > 0 && worse_ >= recipe_.train.patience; }
   int64_t best_step() const { return metadata_.at("best").at("step").get<int64_t>(); }
