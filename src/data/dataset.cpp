@@ -18,6 +18,7 @@
 #include "data/store/live_documents.h"
 #include "data/store/mixed_documents.h"
 #include "data/store/prepare.h"
+#include "data/store/prepare_key.h"
 #include "data/store/record_index.h"
 #include "data/store/shards.h"
 #include "data/store/source.h"

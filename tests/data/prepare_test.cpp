@@ -1,4 +1,5 @@
 #include "data/store/prepare.h"
+#include "data/store/prepare_key.h"
 
 #include <fstream>
 #include <nlohmann/json.hpp>

@@ -13,6 +13,7 @@
 #include "data/mixture.h"
 #include "data/read/data_files.h"
 #include "data/store/held_out_tail.h"
+#include "data/store/prepare_key.h"
 #include "data/store/shard_writer.h"
 #include "data/store/tokenize.h"
 
@@ -166,24 +167,6 @@ class Shards {
   std::unique_ptr<ShardWriter> train_, val_;
 };
 
-/// The settings of a section as YAML. Those that came after the first folders were prepared are left out
-/// while they have their defaults, so that what was prepared before them stays good.
-template <class Section>
-std::string hashed_text(const std::string& name, Section section) {
-  static const std::set<std::string> later{"data.ignore_fields", "data.missing", "chat.answer_tokens"};
-  Section standard;
-  Fields fields, defaults;
-  section.describe(fields);
-  standard.describe(defaults);
-  std::string text = name + ":\n";
-  for (size_t i = 0; i < fields.all().size(); ++i) {
-    const Field& field = fields.all()[i];
-    if (later.contains(name + "." + field.name()) && field.text() == defaults.all()[i].text()) continue;
-    text += fmt::format("  {}: {}\n", field.name(), field.text());
-  }
-  return text;
-}
-
 }  // namespace
 
 void require_finished(const fs::path& folder) {
@@ -192,28 +175,6 @@ void require_finished(const fs::path& folder) {
     throw data_error(
         "'{}' holds a part of the data: its preparation was not finished. Run the same prepare again.",
         folder.string());
-}
-
-uint64_t prepare_key(const SourceOptions& options) {
-  DataConfig data = options.data;
-  // How the work is shared out does not change what comes of it.
-  const DataConfig standard;
-  data.num_workers = standard.num_workers, data.prefetch_factor = standard.prefetch_factor;
-  data.pin_memory = standard.pin_memory, data.tokenizer_threads = standard.tokenizer_threads;
-  data.tokenizer_batch_size = standard.tokenizer_batch_size;
-  data.rows = standard.rows, data.seq_len = standard.seq_len, data.cache = standard.cache;
-  data.tokenize = standard.tokenize, data.missing = standard.missing;
-  if (data.on_bad_record == OnBadRecord::kAuto) data.on_bad_record = OnBadRecord::kSkip;
-  std::string all = hashed_text("data", data) + hashed_text("tasks", options.tasks) +
-                    hashed_text("chat", options.chat) + hex64(options.tokenizer.fingerprint());
-  if (options.target_tokenizer) all += hex64(options.target_tokenizer->fingerprint());
-  if (holds_out_tail(options.data)) all += fmt::format("tail, of rows of {}\n", options.data.seq_len);
-  if (!data.generated()) {
-    for (const auto& patterns : {data.train, data.val, data.train_target, data.val_target})
-      for (const fs::path& path : expand_all(patterns))
-        all += fmt::format("{} {} {}\n", path.string(), file_bytes(path), file_time(path));
-  }
-  return hash64(all);
 }
 
 PrepareReport prepare(const SourceOptions& options, const PrepareOptions& prepare) {

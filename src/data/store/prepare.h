@@ -43,8 +43,4 @@ PrepareReport prepare(const SourceOptions& options, const PrepareOptions& prepar
 /// prepare() did not make is good.
 void require_finished(const fs::path& folder);
 
-/// What decides the contents of prepared shards: settings, the files' names, sizes and times, and the
-/// tokenizer.
-uint64_t prepare_key(const SourceOptions& options);
-
 }  // namespace tightloop

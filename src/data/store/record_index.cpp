@@ -8,6 +8,7 @@
 #include "data/store/index_writer.h"
 #include "data/store/kept_records.h"
 #include "data/store/prepare.h"
+#include "data/store/prepare_key.h"
 
 namespace tightloop {
 
