@@ -99,6 +99,10 @@ class ChatTemplate::Writer {
 
 thread_local std::string ChatTemplate::Writer::pending_;
 
+ChatForm chat_form_of(const Tokenizer& tokenizer) {
+  return tokenizer.token_id("<|user_start|>") ? ChatForm::kNanochat : ChatForm::kChatml;
+}
+
 ChatTemplate::ChatTemplate(const ChatConfig& config, const Tokenizer& tokenizer)
     : tokenizer_(tokenizer),
       system_prompt_(config.system_prompt),

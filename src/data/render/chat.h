@@ -61,6 +61,8 @@ struct ChatSpelling {
   std::string begin, system, user, assistant, tool;
 };
 ChatSpelling chat_spelling(const ChatConfig& config);
+/// The form whose control tokens a tokenizer has; chatml where it has none of another's.
+ChatForm chat_form_of(const Tokenizer& tokenizer);
 
 /// A chat template, bound to a tokenizer. Control tokens come from the template alone: whatever a message
 /// says is encoded as plain text (but for answers, with chat.answer_tokens `parse`). Safe to use from many

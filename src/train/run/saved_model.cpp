@@ -49,7 +49,7 @@ void SavedModel::open_hugging_face() {
   if (!has_tokenizer(path_)) return;
   tokenizer_path_ = path_;
   recipe_.tokenizer.path = path_.string();
-  if (tokenizer()->token_id("<|user_start|>")) recipe_.chat.form = ChatForm::kNanochat;
+  recipe_.chat.form = chat_form_of(*tokenizer());
 }
 
 std::unique_ptr<Tokenizer> SavedModel::tokenizer() const {
