@@ -37,6 +37,12 @@ std::string this_process() {
   return fmt::format("process {} on {}", ::getpid(), host);
 }
 
+std::string owner_in(int descriptor) {
+  char text[320] = {};
+  const ssize_t size = ::pread(descriptor, text, sizeof text - 1, 0);
+  return size > 0 ? text : "another process";
+}
+
 }  // namespace
 
 FolderLock::FolderLock(const fs::path& folder) : folder_(folder) {
@@ -45,18 +51,20 @@ FolderLock::FolderLock(const fs::path& folder) : folder_(folder) {
 }
 
 void FolderLock::take() {
+  constexpr int kTries = 3;
+  constexpr std::chrono::milliseconds kLook{5};
   const fs::path path = folder_ / kFile;
-  while (descriptor_ < 0) {
+  for (int tries = 0; descriptor_ < 0;) {
     const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (descriptor < 0)
       throw usage_error("cannot write in the folder '{}': {}.", folder_.string(), std::strerror(errno));
     const bool locked = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
     if (!locked && errno == EWOULDBLOCK) {
-      char text[320] = {};
-      const ssize_t size = ::pread(descriptor, text, sizeof text - 1, 0);
-      owner_ = size > 0 ? text : "another process";
+      owner_ = owner_in(descriptor);
       ::close(descriptor);
-      return;
+      if (++tries == kTries) return;
+      std::this_thread::sleep_for(kLook);  // somebody may only have looked (holder())
+      continue;
     }
     if (!locked)
       log::warn("'{}' cannot be locked ({}): see to it that no other process writes there.", folder_.string(),
@@ -69,6 +77,15 @@ void FolderLock::take() {
       ::close(descriptor);
     }
   }
+}
+
+std::string FolderLock::holder(const fs::path& folder) {
+  const int descriptor = ::open((folder / kFile).c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return {};
+  std::string holder;
+  if (::flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) holder = owner_in(descriptor);
+  ::close(descriptor);
+  return holder;
 }
 
 void FolderLock::wait() {

@@ -25,6 +25,8 @@ class FolderLock {
   bool in_place() const;
   /// Who has it, where it is not held: "process 4711 on atlas".
   const std::string& owner() const { return owner_; }
+  /// Who has the lock of a folder now, asked without taking it; empty where nobody does.
+  static std::string holder(const std::filesystem::path& folder);
   /// Tries again until it is held. Ctrl-C ends the waiting.
   void wait();
 

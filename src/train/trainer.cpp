@@ -12,6 +12,8 @@
 #include "core/interrupt.h"
 #include "core/log.h"
 #include "core/terminal/terminal.h"
+#include "core/threads.h"
+#include "core/version.h"
 #include "model/model_size.h"
 #include "ops/attention/attention_counter.h"
 #include "train/engine/device_speed.h"
@@ -221,6 +223,36 @@ bool Trainer::evaluates_at(int64_t step) const {
 }
 
 TrainResult Trainer::run() {
+  try {
+    const TrainResult result = train();
+    const char* why = result.interrupted ? " by a signal" : result.stopped_early ? " by train.patience" : "";
+    const bool finished = result.step == recipe_.train.steps;
+    history_.note(done_, finished ? RunEvent::kFinished : RunEvent::kStopped,
+                  fmt::format("{} after step {}{}", finished ? "finished" : "stopped", done_, why),
+                  {{"seconds", result.seconds}});
+    return result;
+  } catch (const std::exception& error) {
+    history_.note(done_, RunEvent::kFailed, error.what());
+    throw;
+  }
+}
+
+void Trainer::note_start() {
+  const auto event = done_ > 0 ? RunEvent::kResumed : RunEvent::kStarted;
+  const auto text = done_ > 0 ? fmt::format("resumed after step {}", done_) : std::string("started");
+  history_.note(done_, event, text,
+                {{"steps", recipe_.train.steps},
+                 {"model", task_->description()},
+                 {"machine",
+                  {{"device", device_.description()},
+                   {"versions", device_.versions()},
+                   {"precision", precision_name(recipe_.train.precision, device_)},
+                   {"processes", processes_.world()},
+                   {"cores", available_cores()},
+                   {"tightloop", kVersion}}}});
+}
+
+TrainResult Trainer::train() {
   const auto& train = recipe_.train;
   const int64_t last = train.stop_at > 0 ? std::min(train.stop_at, train.steps) : train.steps;
   open_feed(last);
@@ -230,6 +262,7 @@ TrainResult Trainer::run() {
     evaluator_->check();
     metrics_ = std::make_unique<Metrics>(recipe_.log, standard_sinks(run_.metrics(), done_));
   }
+  note_start();
   TrainResult result;
   history_.begin();
   const auto started = Clock::now();

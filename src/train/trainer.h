@@ -95,6 +95,9 @@ class Trainer {
   void handle(const StepSums& sums);
   bool stop_wanted(int64_t step);
   bool evaluates_at(int64_t step) const;
+  /// run() without the account of it in events.jsonl.
+  TrainResult train();
+  void note_start();
   /// What a run does after an evaluation.
   enum class Next { kGoOn, kStopEarly, kInterrupted };
   /// One process measures, all do what it says.

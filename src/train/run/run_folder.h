@@ -42,6 +42,8 @@ class RunFolder {
   const std::filesystem::path& root() const { return root_; }
   std::filesystem::path config() const { return root_ / "config.yaml"; }
   std::filesystem::path metrics() const { return root_ / "metrics.jsonl"; }
+  std::filesystem::path events() const { return root_ / "events.jsonl"; }
+  std::filesystem::path samples() const { return root_ / "samples.jsonl"; }
   std::filesystem::path log() const { return root_ / "log.txt"; }
   std::filesystem::path tokenizer() const { return root_ / "tokenizer"; }
   /// Of the translations, where it is not that of the sources; may be absent.

@@ -1,6 +1,7 @@
 #include "train/run/run_history.h"
 
 #include <ATen/ops/full.h>
+#include <fmt/format.h>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -43,6 +44,10 @@ void RunHistory::begin() {
   save_tried_ = std::chrono::steady_clock::now();
 }
 
+void RunHistory::note(int64_t step, RunEvent event, const std::string& text, const nlohmann::json& more) {
+  if (processes_.main()) events_.add(step, event, text, more);
+}
+
 bool RunHistory::save_is_due(int64_t step) const {
   const auto& train = recipe_.train;
   const bool agrees = processes_.world() == 1 || step % train.loss_extract_interval == 0;
@@ -62,7 +67,11 @@ void RunHistory::save(int64_t step, const std::function<RunState()>& state, bool
     try {
       write(step, now, last);
       replaced_ = before;
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - save_tried_;
+      note(step, RunEvent::kSaved, fmt::format("step {} saved in {:.1f} s", step, took.count()),
+           {{"seconds", took.count()}});
     } catch (const std::exception& error) {
+      note(step, RunEvent::kSaveFailed, error.what());
       if (last) throw;
       if (before > 0) metadata_["passing"] = before;
       log::warn("{} Training goes on; the next save will be tried.", error.what());

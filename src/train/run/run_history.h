@@ -10,6 +10,7 @@
 #include "dist/processes.h"
 #include "model/files/safetensors.h"
 #include "train/run/checkpoint.h"
+#include "train/run/run_events.h"
 #include "train/run/run_files.h"
 #include "train/run/run_folder.h"
 #include "train/settings/recipe.h"
@@ -29,7 +30,7 @@ class RunHistory {
  public:
   /// `recipe` is the trainer's, completed as it is resolved.
   RunHistory(const RunFolder& run, Recipe& recipe, Processes& processes)
-      : run_(run), recipe_(recipe), processes_(processes) {}
+      : run_(run), recipe_(recipe), processes_(processes), events_(run.events()) {}
 
   /// What checkpoints say about this run: stage, parent, adapters, ...
   nlohmann::json& metadata() { return metadata_; }
@@ -41,6 +42,10 @@ class RunHistory {
   void keep_origin();
   /// Steps begin: a folder that is removed from here on is made again at the next save.
   void begin();
+
+  /// Tells of something that happened; the main process writes it.
+  void note(int64_t step, RunEvent event, const std::string& text,
+            const nlohmann::json& more = nlohmann::json::object());
 
   /// Whether train.save_minutes have passed, as the main process counts them.
   bool save_is_due(int64_t step) const;
@@ -71,6 +76,7 @@ class RunHistory {
   const RunFolder run_;
   Recipe& recipe_;
   Processes& processes_;
+  RunEvents events_;
   nlohmann::json metadata_ = nlohmann::json::object();
   nlohmann::json origin_ = nlohmann::json::object();  // of the main process
   std::optional<RunFiles> files_;                     // of the main process, while it trains

@@ -37,24 +37,6 @@ bool has_right_checksum(const std::string& text) {
   return at != std::string::npos && text.substr(at) == checksum_line(std::string_view(text).substr(0, at));
 }
 
-using Values = std::map<std::string, std::string>;
-
-/// "section.key" and value of every setting that a config.yaml has a line for.
-Values values_in(const std::string& yaml) {
-  Values values;
-  std::istringstream lines(yaml);
-  std::string section;
-  for (std::string line; std::getline(lines, line);) {
-    const size_t from = line.find_first_not_of(' '), colon = line.find(':');
-    if (from == std::string::npos || line[from] == '#' || colon == std::string::npos) continue;
-    if (from == 0)
-      section = line.substr(0, colon);
-    else
-      values[section + "." + line.substr(from, colon - from)] = line.substr(std::min(colon + 2, line.size()));
-  }
-  return values;
-}
-
 /// What loading a tokenizer may read; a .DS_Store, say, decides no ids.
 bool is_tokenizer_file(const fs::path& file) {
   static const std::set<std::string> endings{".json", ".txt", ".model", ".tiktoken", ".vocab"};
@@ -91,7 +73,24 @@ void compare_tokenizer(const RunFolder& run, const nlohmann::json& metadata) {
       run.root().string(), was, is);
 }
 
+using Values = std::map<std::string, std::string>;
+
 }  // namespace
+
+Values values_in(const std::string& yaml) {
+  Values values;
+  std::istringstream lines(yaml);
+  std::string section;
+  for (std::string line; std::getline(lines, line);) {
+    const size_t from = line.find_first_not_of(' '), colon = line.find(':');
+    if (from == std::string::npos || line[from] == '#' || colon == std::string::npos) continue;
+    if (from == 0)
+      section = line.substr(0, colon);
+    else
+      values[section + "." + line.substr(from, colon - from)] = line.substr(std::min(colon + 2, line.size()));
+  }
+  return values;
+}
 
 std::string listed(std::vector<std::string> lines) {
   constexpr size_t kShown = 12;

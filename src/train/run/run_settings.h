@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -13,6 +14,9 @@ namespace tightloop {
 
 /// Writes config.yaml: every setting, and a checksum of them in its last line.
 void write_settings(const RunFolder& run, Recipe& recipe);
+
+/// "section.key" and value of every setting that a config.yaml has a line for.
+std::map<std::string, std::string> values_in(const std::string& yaml);
 
 /// Whether its config.yaml is one that write_settings wrote, changed since or not; a recipe is none.
 bool has_settings_of_a_run(const RunFolder& run);
