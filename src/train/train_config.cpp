@@ -154,6 +154,11 @@ void TrainConfig::describe(Fields& fields) {
   fields.add("keep_best", keep_best,
              "Save every step that is evaluated, and keep the checkpoint with the lowest held-out loss");
   fields
+      .add("keep_every", keep_every,
+           "Keep every checkpoint whose step is a multiple of this for ever; 0: none, the newest and the best "
+           "alone")
+      .range(0, 1e9);
+  fields
       .add("patience", patience,
            "Stop after this many evaluations without a lower held-out loss; 0: run to the end")
       .range(0, 1e9);

@@ -108,10 +108,10 @@ struct TrainConfig {
        time_parts = true, pools = true;
   // Bookkeeping
   int64_t logging_steps = 10, eval_steps = -1, eval_batches = 16, save_steps = 0, keep_checkpoints = 3,
-          stop_at = 0;
+          keep_every = 0, stop_at = 0;
   int64_t threads = 0, patience = 0;
   double save_minutes = 10;
-  bool keep_best = false;
+  bool keep_best = true;
   int64_t eval_translations = 0;
   BleuTokens bleu_tokenize = BleuTokens::k13a;
   std::string init_from, stage;

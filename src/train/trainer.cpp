@@ -56,7 +56,7 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
       run_(run),
       processes_(options.processes ? *options.processes : alone()),
       device_(training_device(recipe.train, processes_.world() > 1 ? processes_.local_rank() : -1)),
-      history_(run, recipe_, processes_),
+      history_(run, recipe_, processes_, device_),
       use_(device_, recipe_, processes_.world()) {
   const Checkpoint* from = options.resume_from ? &*options.resume_from : nullptr;
   if (!from && processes_.main() && !checkpoint_steps(run_.checkpoints()).empty())
@@ -262,6 +262,7 @@ TrainResult Trainer::train() {
     evaluator_->check();
     metrics_ = std::make_unique<Metrics>(recipe_.log, standard_sinks(run_.metrics(), done_));
   }
+  evaluator_->set_possible(processes_.any(evaluator_->possible()));
   note_start();
   TrainResult result;
   history_.begin();
@@ -282,8 +283,8 @@ TrainResult Trainer::train() {
     if (stop_wanted(step)) next = Next::kInterrupted;
     const bool evaluating = evaluates_at(step) && next == Next::kGoOn;
     const bool ending = step == last || next != Next::kGoOn;
-    const bool saving_anyway =
-        ending || (train.save_steps > 0 && step % train.save_steps == 0) || (evaluating && train.keep_best);
+    const bool saving_anyway = ending || (train.save_steps > 0 && step % train.save_steps == 0) ||
+                               (evaluating && train.keep_best && evaluator_->possible());
     const bool saving = saving_anyway || history_.save_is_due(step);
     if (step % train.logging_steps == 0 || ending) progress_->end_line();
     if (step % train.loss_extract_interval == 0 || buffer_->full() || saving || evaluating ||
@@ -300,6 +301,7 @@ TrainResult Trainer::train() {
   }
   extract(/*all=*/true);
   if (history_.removal_is_due() && guard_->healthy()) history_.remove_old();
+  history_.finish();
   feed_.reset();
   task_->refresh_weights();
   result.step = done_;
@@ -313,13 +315,15 @@ TrainResult Trainer::train() {
 
 Trainer::Next Trainer::evaluate(int64_t step, TrainResult& result) {
   engine_->syncs().count("evaluate");
+  history_.wait();
   enum { kNext, kMeasured, kLoss, kSize };
   const at::Tensor decision = at::zeros({kSize}, at::kDouble);
   auto* said = decision.mutable_data_ptr<double>();
   if (processes_.main()) {
     const auto loss = measure(step);
     said[kMeasured] = loss.has_value(), said[kLoss] = loss.value_or(0);
-    if (loss && std::isfinite(*loss)) history_.keep_evaluation(step, *loss);
+    const bool could_stay = !recipe_.train.keep_best || history_.is_saved(step);  // the best is on disk
+    if (loss && std::isfinite(*loss) && could_stay) history_.keep_evaluation(step, *loss);
     const bool early = loss && history_.patience_is_over();
     said[kNext] = static_cast<double>(interrupted() ? Next::kInterrupted
                                       : early       ? Next::kStopEarly
@@ -339,7 +343,6 @@ Trainer::Next Trainer::evaluate(int64_t step, TrainResult& result) {
 }
 
 std::optional<double> Trainer::measure(int64_t step) {
-  if (recipe_.train.keep_best && history_.saved() < step) return {};  // the best must be on disk
   const auto values = evaluator_->measure(step);
   if (!values) return {};
   nlohmann::json line{{"global_step", step}};
@@ -361,10 +364,10 @@ void Trainer::save(int64_t step, bool last, bool passing) {
   processes_.check();
   guard_->before_save();
   const auto state = [&] {
-    RunState now{.weights = optimizer_->weights(),
-                 .optimizer = optimizer_->state(),
-                 .consumed = consumed_,
-                 .evaluates = evaluator_->possible()};
+    RunSnapshot now{.weights = optimizer_->weights(),
+                          .optimizer = optimizer_->state(),
+                          .consumed = consumed_,
+                          .evaluates = evaluator_->possible()};
     std::ranges::move(task_->frozen(), std::back_inserter(now.weights));
     return now;
   };

@@ -69,7 +69,7 @@ TEST(Stages, AStageStartsFromItsParentAndSaysSo) {
 TEST(Stages, MetadataIsAnOpenSet) {
   const TempFolder folder;
   const NamedTensors none;
-  save_checkpoint(folder.path(), 3, none, none, 0, {{"stage", "x"}, {"later", {{"idea", true}}}});
+  save_checkpoint(folder.path(), 3, none, none, {{"stage", "x"}, {"later", {{"idea", true}}}});
   EXPECT_EQ(load_checkpoint(folder.path()).metadata.at("later").at("idea"), true);
 }
 

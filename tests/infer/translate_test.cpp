@@ -46,7 +46,7 @@ RunFolder make_run(const fs::path& root, bool joint) {
   NamedTensors weights;
   for (const auto& parameter : model.parameters().all())
     weights.emplace_back(parameter.name, parameter.value.detach());
-  save_checkpoint(run.checkpoints(), 3, weights, {}, 0);
+  save_checkpoint(run.checkpoints(), 3, weights, {});
   return run;
 }
 
@@ -100,7 +100,7 @@ TEST(Translate, OtherRunsAreRefused) {
   const auto run = RunFolder::create(folder / "run", false);
   Recipe recipe;
   write_file_whole(run.config(), recipe.bind().to_yaml());
-  save_checkpoint(run.checkpoints(), 1, {}, {}, 0);
+  save_checkpoint(run.checkpoints(), 1, {}, {});
   const auto message = error_of(ExitCode::kUsage, [&] { load_translator(run.root(), "cpu"); });
   EXPECT_NE(message.find("does not translate"), std::string::npos) << message;
 }

@@ -26,10 +26,30 @@ using testing::unprivileged;
 
 NamedTensors tensors(double value) { return {{"w", at::full({8, 8}, value)}}; }
 
+void save_and_keep(const fs::path& folder, int64_t step, const NamedTensors& weights,
+                   const NamedTensors& optimizer, int64_t keep) {
+  save_checkpoint(folder, step, weights, optimizer);
+  remove_old_checkpoints(folder, {.newest = step, .keep = keep});
+}
+
+TEST(Checkpoint, WhichOnesStay) {
+  const std::vector<int64_t> steps{10, 20, 30, 40, 50, 60};
+  using Steps = std::vector<int64_t>;
+  EXPECT_EQ(checkpoints_to_remove(steps, {.newest = 60}), Steps{}) << "keep 0 keeps all";
+  EXPECT_EQ(checkpoints_to_remove(steps, {.newest = 60, .keep = 2}), (Steps{10, 20, 30, 40}));
+  EXPECT_EQ(checkpoints_to_remove(steps, {.newest = 60, .keep = 2, .best = 20}), (Steps{10, 30, 40}));
+  EXPECT_EQ(checkpoints_to_remove(steps, {.newest = 60, .keep = 1, .every = 30}), (Steps{10, 20, 40, 50}));
+  EXPECT_EQ(checkpoints_to_remove(steps, {.newest = 50, .keep = 2}), (Steps{10, 20, 30}))
+      << "60 could not be read: it neither goes nor counts";
+  EXPECT_EQ(checkpoints_to_remove(steps, {.newest = 60, .keep = 4, .replaced = 50}), (Steps{10, 50}));
+  EXPECT_EQ(checkpoints_to_remove(steps, {.newest = 60, .best = 50, .replaced = 50}), Steps{});
+  EXPECT_EQ(checkpoints_to_remove(steps, {.newest = 60, .replaced = 60}), Steps{});
+}
+
 TEST(Checkpoint, TheNewestIsLoaded) {
   const TempFolder folder;
-  save_checkpoint(folder.path(), 10, tensors(1), tensors(2), 0);
-  save_checkpoint(folder.path(), 20, tensors(3), tensors(4), 0);
+  save_checkpoint(folder.path(), 10, tensors(1), tensors(2));
+  save_checkpoint(folder.path(), 20, tensors(3), tensors(4));
   const auto newest = load_checkpoint(folder.path());
   EXPECT_EQ(newest.step, 20);
   EXPECT_TRUE(at::equal(newest.weights.tensors.at("w"), tensors(3)[0].second));
@@ -40,7 +60,7 @@ TEST(Checkpoint, TheNewestIsLoaded) {
 
 TEST(Checkpoint, OnlyTheNewestAreKept) {
   const TempFolder folder;
-  for (int64_t step = 1; step <= 5; ++step) save_checkpoint(folder.path(), step, tensors(1), tensors(1), 2);
+  for (int64_t step = 1; step <= 5; ++step) save_and_keep(folder.path(), step, tensors(1), tensors(1), 2);
   EXPECT_EQ(checkpoint_steps(folder.path()), (std::vector<int64_t>{4, 5}));
 }
 
@@ -48,7 +68,7 @@ TEST(Checkpoint, ADamagedFileIsNamed) {
   for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json"}) {
     for (const bool truncate : {true, false}) {
       const TempFolder folder;
-      save_checkpoint(folder.path(), 7, tensors(1), tensors(2), 0);
+      save_checkpoint(folder.path(), 7, tensors(1), tensors(2));
       const auto path = folder / "step-00000007" / file;
       auto bytes = read_file(path);
       if (truncate) bytes.resize(bytes.size() / 2);
@@ -63,29 +83,29 @@ TEST(Checkpoint, ADamagedFileIsNamed) {
 TEST(Checkpoint, AMissingOneIsExplained) {
   const TempFolder folder;
   error_of(ExitCode::kCheckpoint, [&] { load_checkpoint(folder.path()); });
-  save_checkpoint(folder.path(), 3, tensors(1), tensors(2), 0);
+  save_checkpoint(folder.path(), 3, tensors(1), tensors(2));
   const auto message = error_of(ExitCode::kCheckpoint, [&] { load_checkpoint(folder.path(), 4); });
   EXPECT_NE(message.find("there are: 3"), std::string::npos) << message;
 }
 
 TEST(Checkpoint, LeftoversOfAnInterruptedSaveDoNotCount) {
   const TempFolder folder;
-  save_checkpoint(folder.path(), 3, tensors(1), tensors(2), 0);
+  save_checkpoint(folder.path(), 3, tensors(1), tensors(2));
   fs::create_directory(folder / "step-00000004.partial");
   write_file_whole(folder / "step-00000004.partial" / "model.safetensors", "half");
   EXPECT_EQ(load_checkpoint(folder.path()).step, 3);
-  save_checkpoint(folder.path(), 4, tensors(5), tensors(2), 0);
+  save_checkpoint(folder.path(), 4, tensors(5), tensors(2));
   EXPECT_EQ(load_checkpoint(folder.path()).step, 4);
 }
 
 TEST(Checkpoint, WhatKilledSavesLeftIsClearedUpByTheNextSave) {
   const TempFolder folder;
-  save_checkpoint(folder.path(), 3, tensors(1), tensors(2), 0);
+  save_checkpoint(folder.path(), 3, tensors(1), tensors(2));
   fs::create_directory(folder / "step-00000004.partial");
   fs::copy(folder / "step-00000003", folder / "step-00000003.replaced");
   fs::copy(folder / "step-00000003", folder / "step-00000002.replaced");  // was to be replaced, and was not
   write_file_whole(folder / "best.json", "{}");
-  save_checkpoint(folder.path(), 5, tensors(5), tensors(2), 0);
+  save_checkpoint(folder.path(), 5, tensors(5), tensors(2));
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder.path())) names.insert(entry.path().filename());
   EXPECT_EQ(names, (std::set<std::string>{"best.json", "step-00000002", "step-00000003", "step-00000005"}));
@@ -93,27 +113,27 @@ TEST(Checkpoint, WhatKilledSavesLeftIsClearedUpByTheNextSave) {
 
 TEST(Checkpoint, WhatCannotBeRemovedDoesNotKeepLaterOnesFromBeingSaved) {
   const TempFolder folder;
-  for (int64_t step = 1; step <= 3; ++step) save_checkpoint(folder.path(), step, tensors(1), tensors(2), 0);
+  for (int64_t step = 1; step <= 3; ++step) save_checkpoint(folder.path(), step, tensors(1), tensors(2));
   fs::create_directory(folder / "step-00000004.partial");
   write_file_whole(folder / "step-00000004.partial" / "model.safetensors", "half");
   unprivileged(folder.path(), [&] {
     for (const char* fixed : {"step-00000001", "step-00000004.partial"})
       fs::permissions(folder / fixed, fs::perms(0555));
-    save_checkpoint(folder.path(), 4, tensors(4), tensors(2), /*keep=*/1);
+    save_and_keep(folder.path(), 4, tensors(4), tensors(2), 1);
     EXPECT_EQ(load_checkpoint(folder.path()).step, 4);
     EXPECT_EQ(checkpoint_steps(folder.path()), (std::vector<int64_t>{4})) << "step 2 and 3 could go";
-    save_checkpoint(folder.path(), 5, tensors(5), tensors(2), /*keep=*/1);
+    save_and_keep(folder.path(), 5, tensors(5), tensors(2), 1);
     EXPECT_EQ(checkpoint_steps(folder.path()), (std::vector<int64_t>{5}));
     for (const auto& entry : fs::directory_iterator(folder.path()))
       fs::permissions(entry.path(), fs::perms(0755));
-    save_checkpoint(folder.path(), 6, tensors(6), tensors(2), /*keep=*/1);
+    save_and_keep(folder.path(), 6, tensors(6), tensors(2), 1);
     EXPECT_EQ(folder_entries(folder.path()), (std::vector<fs::path>{folder / "step-00000006"}));
   });
 }
 
 TEST(Checkpoint, OneThatWasPutAsideIsFoundWhenTheNewOneNeverCame) {
   const TempFolder folder;
-  save_checkpoint(folder.path(), 3, tensors(1), tensors(2), 0);
+  save_checkpoint(folder.path(), 3, tensors(1), tensors(2));
   fs::rename(folder / "step-00000003", folder / "step-00000003.replaced");
   fs::create_directory(folder / "step-00000003.partial");
   EXPECT_EQ(load_checkpoint(folder.path()).step, 3);
@@ -123,13 +143,13 @@ TEST(Checkpoint, OneThatWasPutAsideIsFoundWhenTheNewOneNeverCame) {
 TEST(Checkpoint, AKillWhileAStepIsSavedAgainLosesNothing) {
   const TempFolder folder;
   const NamedTensors one = tensors(1), two = tensors(2);
-  save_checkpoint(folder.path(), 7, one, two, 1);
+  save_and_keep(folder.path(), 7, one, two, 1);
   for (int trial = 0; trial < 12; ++trial) {
     // Much to remove: so that there is time to be killed meanwhile.
     for (int i = 0; i < 500; ++i) std::ofstream(folder / "step-00000007" / std::to_string(i));
     const pid_t child = ::fork();
     if (child == 0) {
-      for (;;) save_checkpoint(folder.path(), 7, one, two, 1);
+      for (;;) save_and_keep(folder.path(), 7, one, two, 1);
     }
     ::usleep(2000 * (trial + 1));
     ::kill(child, SIGKILL);
@@ -140,7 +160,7 @@ TEST(Checkpoint, AKillWhileAStepIsSavedAgainLosesNothing) {
 
 TEST(Checkpoint, TheNewestThatIsWholeIsTaken) {
   const TempFolder folder;
-  for (int64_t step = 1; step <= 4; ++step) save_checkpoint(folder.path(), step, tensors(1), tensors(2), 0);
+  for (int64_t step = 1; step <= 4; ++step) save_checkpoint(folder.path(), step, tensors(1), tensors(2));
   fs::resize_file(folder / "step-00000004" / "optimizer.safetensors", 100);
   fs::remove(folder / "step-00000003" / "state.json");
   EXPECT_EQ(load_checkpoint(folder.path()).step, 2);
@@ -151,7 +171,7 @@ TEST(Checkpoint, TheNewestThatIsWholeIsTaken) {
 TEST(Checkpoint, NoCheckpointThatIsWholeIsAnError) {
   const TempFolder folder;
   for (int64_t step = 1; step <= 2; ++step) {
-    save_checkpoint(folder.path(), step, tensors(1), tensors(2), 0);
+    save_checkpoint(folder.path(), step, tensors(1), tensors(2));
     fs::remove(folder / ("step-0000000" + std::to_string(step)) / "model.safetensors");
   }
   error_of(ExitCode::kCheckpoint, [&] { load_checkpoint(folder.path()); });
@@ -159,9 +179,9 @@ TEST(Checkpoint, NoCheckpointThatIsWholeIsAnError) {
 
 TEST(Checkpoint, ALaterDamagedOneDoesNotPushOutTheOneJustSaved) {
   const TempFolder folder;
-  save_checkpoint(folder.path(), 5, tensors(1), tensors(2), 1);
+  save_and_keep(folder.path(), 5, tensors(1), tensors(2), 1);
   fs::copy(folder / "step-00000005", folder / "step-00000010");  // says that it is of step 5
-  save_checkpoint(folder.path(), 7, tensors(1), tensors(2), 1);
+  save_and_keep(folder.path(), 7, tensors(1), tensors(2), 1);
   EXPECT_EQ(load_checkpoint(folder.path()).step, 7);
   EXPECT_EQ(checkpoint_steps(folder.path()), (std::vector<int64_t>{7, 10}));
 }
@@ -169,7 +189,7 @@ TEST(Checkpoint, ALaterDamagedOneDoesNotPushOutTheOneJustSaved) {
 TEST(Checkpoint, NoFlippedByteOfItsStateIsAccepted) {
   const TempFolder folder;
   const nlohmann::json metadata{{"best", {{"step", 3}, {"loss", 1.25}}}, {"stage", "sft"}};
-  save_checkpoint(folder.path(), 7, tensors(1), tensors(2), 0, metadata);
+  save_checkpoint(folder.path(), 7, tensors(1), tensors(2), metadata);
   const auto path = folder / "step-00000007" / "state.json";
   const auto bytes = read_file(path);
   for (size_t i = 0; i < bytes.size(); ++i) {
@@ -186,7 +206,7 @@ TEST(Checkpoint, NoFlippedByteOfItsStateIsAccepted) {
 
 TEST(Checkpoint, OneOfTheFormatBeforeIsRead) {
   const TempFolder folder;
-  save_checkpoint(folder.path(), 7, tensors(1), tensors(2), 0, {{"stage", "sft"}});
+  save_checkpoint(folder.path(), 7, tensors(1), tensors(2), {{"stage", "sft"}});
   const auto path = folder / "step-00000007" / "state.json";
   auto state = nlohmann::json::parse(read_file(path));
   state["format"] = 1;
@@ -200,10 +220,10 @@ TEST(Checkpoint, AFullDiskLeavesTheOlderOneLoadable) {
   if (::mount("tmpfs", folder.path().c_str(), "tmpfs", 0, "size=256k") != 0) {
     GTEST_SKIP() << "cannot mount a small tmpfs: " << std::strerror(errno);
   }
-  save_checkpoint(folder.path(), 1, tensors(1), tensors(2), 0);
+  save_checkpoint(folder.path(), 1, tensors(1), tensors(2));
   const NamedTensors large{{"w", at::randn({1 << 16})}};
   const auto message =
-      error_of(ExitCode::kCheckpoint, [&] { save_checkpoint(folder.path(), 2, large, large, 0); });
+      error_of(ExitCode::kCheckpoint, [&] { save_checkpoint(folder.path(), 2, large, large); });
   EXPECT_NE(message.find("step 2"), std::string::npos) << message;
   EXPECT_NE(message.find("space"), std::string::npos) << message;
   EXPECT_EQ(load_checkpoint(folder.path()).step, 1);

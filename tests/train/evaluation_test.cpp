@@ -84,7 +84,7 @@ TEST(Evaluation, AFailureIsNotTheEndOfTheRun) {
   const TempFolder folder;
   const auto run = RunFolder::create(folder / "run", false);
   auto recipe = small_recipe();
-  recipe.train.eval_steps = 4, recipe.train.steps = 10;
+  recipe.train.eval_steps = 4, recipe.train.steps = 10, recipe.train.keep_best = false;
   Trainer trainer(recipe, run);
   trainer.also_evaluate(planted_failure);
   const auto result = trainer.run();

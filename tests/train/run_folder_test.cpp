@@ -19,7 +19,7 @@ using testing::unprivileged;
 
 void save(const RunFolder& run, int64_t step) {
   const NamedTensors tensors{{"w", at::full({4}, 1.0)}};
-  save_checkpoint(run.checkpoints(), step, tensors, tensors, 0);
+  save_checkpoint(run.checkpoints(), step, tensors, tensors);
   run.saved();
 }
 
@@ -112,7 +112,7 @@ TEST(RunFolder, AKillAfterTheFirstCheckpointLeavesTheNewRun) {
     const auto run = RunFolder::create(folder / "run", true);
     write_file_whole(run.config(), "train:\n");
     const NamedTensors tensors{{"w", at::full({4}, 1.0)}};
-    save_checkpoint(run.checkpoints(), 5, tensors, tensors, 0);
+    save_checkpoint(run.checkpoints(), 5, tensors, tensors);
     ::_exit(0);
   });
   EXPECT_EQ(load_checkpoint(RunFolder::open(folder / "run").checkpoints()).step, 5);
@@ -280,7 +280,7 @@ TEST(RunFolder, SettingsThatAreMissingComeBackFromTheNewestCheckpoint) {
     EXPECT_EQ(message.find("start it again"), std::string::npos) << message;
   }
   const NamedTensors tensors{{"w", at::full({4}, 1.0)}};
-  save_checkpoint(folder / "run" / "checkpoints", 2, tensors, tensors, 0,
+  save_checkpoint(folder / "run" / "checkpoints", 2, tensors, tensors,
                   {{"settings", "train:\n  steps: 7\n"}});
   const auto message = error_of(ExitCode::kUsage, [&] { RunFolder::open(folder / "run"); });
   EXPECT_NE(message.find("--resume"), std::string::npos) << message;

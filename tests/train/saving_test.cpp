@@ -1,15 +1,19 @@
+#include <ATen/ops/ones.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "core/files.h"
 #include "dist/several.h"
 #include "support.h"
 #include "train/run/checkpoint.h"
+#include "train/run/snapshot.h"
 #include "train/small_recipe.h"
 #include "train/trainer.h"
 
@@ -25,6 +29,7 @@ using testing::TempFolder;
 Recipe saving_recipe() {
   auto recipe = small_recipe();
   recipe.train.steps = 8, recipe.train.eval_steps = recipe.train.save_steps = 2;
+  recipe.train.keep_best = false;
   return recipe;
 }
 
@@ -85,9 +90,10 @@ TEST(Saving, WithKeepBestAStepThatIsNotOnDiskIsNotTheBest) {
       if (k == 1) block(run.checkpoints());
     });
   });
-  EXPECT_EQ(evaluations, 1);
+  EXPECT_EQ(evaluations, 4) << "2, 4, 6, 8; step 9 is the last save, which fails";
   unblock(run.checkpoints());
   EXPECT_EQ(checkpoint_steps(run.checkpoints()), (std::vector<int64_t>{2}));
+  EXPECT_EQ(trainer.metadata().at("best").at("step"), 2);
 }
 
 TEST(Saving, AFolderThatIsRemovedIsMadeAgain) {
@@ -164,6 +170,64 @@ TEST(SeveralProcesses, NothingIsSavedAfterTheDeathOfAPeer) {
   auto children = start_children(folder, 2);
   const auto code = children[0].wait(std::chrono::seconds(60));
   EXPECT_TRUE(code == 0) << code.value_or(-1) << ":\n" << children[0].output();
+}
+
+/// What a run of 40 steps that is saved at each second one comes to.
+std::vector<int64_t> saved_in_background(const fs::path& root) {
+  auto recipe = small_recipe();
+  recipe.train.steps = 40, recipe.train.save_steps = 2, recipe.train.eval_steps = 0;
+  recipe.train.keep_checkpoints = 0;
+  const auto run = RunFolder::create(root, false);
+  Trainer(recipe, run).run();
+  return checkpoint_steps(run.checkpoints());
+}
+
+TEST(Saving, InTheBackgroundHoldsWhatTheStepLeft) {
+  const TempFolder folder;
+  const auto steps = saved_in_background(folder / "run");
+  ASSERT_EQ(steps.size(), 20u);
+  // A run that ends there, and so waits for its save, has the same weights and moments.
+  for (const int64_t step : {2, 14, 38}) {
+    auto recipe = small_recipe();
+    recipe.train.steps = 40, recipe.train.eval_steps = 0, recipe.train.stop_at = step;
+    const auto run = RunFolder::create(folder / fmt::format("to-{}", step), false);
+    Trainer(recipe, run).run();
+    const auto name = fmt::format("step-{:08}", step);
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"})
+      EXPECT_EQ(read_file(folder / "run" / "checkpoints" / name / file),
+                read_file(run.checkpoints() / name / file))
+          << step << " " << file;
+  }
+}
+
+TEST(Saving, IsToldInTheEvents) {
+  const TempFolder folder;
+  saved_in_background(folder / "run");
+  std::vector<std::string> events;
+  std::istringstream lines(read_file(folder / "run" / "events.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const auto event = nlohmann::json::parse(line);
+    EXPECT_GT(event.at("time").get<double>(), 1.7e9);
+    events.push_back(event.at("event"));
+    if (events.back() == "saved") {
+      EXPECT_GT(event.at("bytes").get<double>(), 1000);
+      EXPECT_LE(event.at("held_up").get<double>(), event.at("seconds").get<double>());
+    }
+  }
+  ASSERT_EQ(events.size(), 22u);
+  EXPECT_EQ(events.front(), "started");
+  EXPECT_EQ(events.back(), "finished");
+}
+
+TEST(Saving, WhereThereIsNoMemoryForACopyTrainingWaits) {
+  // Snapshot::take() itself: a device that has none left, and a host that has.
+  const NamedTensors tensors{{"w", at::ones({4})}};
+  auto copy = Snapshot::take({tensors}, cpu_device());
+  ASSERT_TRUE(copy);
+  tensors[0].second.zero_();
+  EXPECT_EQ((*copy)[0][0].second.sum().item<double>(), 4) << "a copy";
+  const Snapshot same = Snapshot::of({tensors});
+  EXPECT_EQ(same[0][0].second.const_data_ptr(), tensors[0].second.const_data_ptr()) << "no copy";
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ void average(const AverageArguments& given) {
   try {
     for (const auto& name : {"config.yaml", "tokenizer", "tokenizer_target"})
       if (path_exists(run.root() / name)) copy_path(run.root() / name, output.root() / name);
-    save_checkpoint(output.checkpoints(), steps.back(), mean, {}, 0, metadata);
+    save_checkpoint(output.checkpoints(), steps.back(), mean, {}, metadata);
   } catch (...) {
     output.discard();
     throw;

@@ -19,6 +19,8 @@ class Evaluator {
   /// Whether there is anything to evaluate on; says so where there is not.
   void check();
   bool possible() const { return possible_; }
+  /// Of several processes the main one checks, and tells the others.
+  void set_possible(bool possible) { possible_ = possible; }
   /// First the held-out loss. Nothing where it could not be had: a warning says why, unless it was Ctrl-C.
   std::optional<Task::Evaluation> measure(int64_t step);
 

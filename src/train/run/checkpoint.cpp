@@ -14,6 +14,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/terminal/progress_line.h"
+#include "core/terminal/terminal.h"
 
 namespace tightloop {
 
@@ -71,9 +72,8 @@ void clear_up(const fs::path& checkpoints) {
 }
 
 nlohmann::json write_tensors(const fs::path& folder, const char* name, const NamedTensors& tensors,
-                             ProgressLine& progress) {
-  const uint64_t hash =
-      write_safetensors(folder / name, tensors, {}, [&](uint64_t bytes) { progress.add(bytes); });
+                             const std::function<void(uint64_t)>& wrote) {
+  const uint64_t hash = write_safetensors(folder / name, tensors, {}, wrote);
   return {{"bytes", file_bytes(folder / name)}, {"xxh3", hex64(hash)}};
 }
 
@@ -90,6 +90,18 @@ Safetensors read_tensors(const fs::path& folder, const char* name, const nlohman
   if (hex64(hash64(file.text(), progress)) != expected.at("xxh3").get<std::string>())
     throw checkpoint_error("'{}' is damaged: its checksum does not match.", path.string());
   return read_safetensors(path);
+}
+
+/// Before anything is written: a disk that fills up in the middle of a save costs its time, and others
+/// theirs.
+void require_space(const fs::path& folder, uint64_t bytes) {
+  constexpr uint64_t kBesides = 1 << 16;  // state.json, folders
+  std::error_code unknown;
+  const auto space = fs::space(folder, unknown);
+  if (unknown || space.available >= bytes + kBesides) return;
+  throw checkpoint_error("there is too little space: it needs {}, and the disk of '{}' has {} left.",
+                         human_bytes(static_cast<double>(bytes)), folder.string(),
+                         human_bytes(static_cast<double>(space.available)));
 }
 
 std::string checksum(nlohmann::json state) {
@@ -131,17 +143,17 @@ Checkpoint load_one(const fs::path& checkpoints, int64_t step, bool weights_only
 }  // namespace
 
 void save_checkpoint(const fs::path& checkpoints, int64_t step, const NamedTensors& weights,
-                     const NamedTensors& optimizer, int64_t keep, const nlohmann::json& metadata,
-                     int64_t best) {
+                     const NamedTensors& optimizer, const nlohmann::json& metadata,
+                     const std::function<void(uint64_t)>& wrote) {
   const fs::path folder = named(checkpoints, step), replaced = named(checkpoints, step, kReplaced);
   try {
     clear_up(checkpoints);
+    require_space(checkpoints, bytes_of(weights) + bytes_of(optimizer));
     const fs::path partial = partial_of(checkpoints, step);
     make_folder(partial);
     nlohmann::json state{{"format", kFormat}, {"step", step}, {"metadata", metadata}};
-    ProgressLine progress(fmt::format("Saving step {}", step), bytes_of(weights) + bytes_of(optimizer));
-    state["files"][kWeights] = write_tensors(partial, kWeights, weights, progress);
-    state["files"][kOptimizer] = write_tensors(partial, kOptimizer, optimizer, progress);
+    state["files"][kWeights] = write_tensors(partial, kWeights, weights, wrote);
+    state["files"][kOptimizer] = write_tensors(partial, kOptimizer, optimizer, wrote);
     write_state(partial / kState, state);
     sync_folder(partial);
     if (path_exists(folder)) move_path(folder, replaced);
@@ -154,19 +166,29 @@ void save_checkpoint(const fs::path& checkpoints, int64_t step, const NamedTenso
   }
   // From here on the new one is safe, and whatever cannot be removed is no reason to stop a run.
   try_to([&] { remove_path(replaced); });
-  remove_old_checkpoints(checkpoints, step, keep, best);
 }
 
-void remove_old_checkpoints(const fs::path& checkpoints, int64_t newest, int64_t keep, int64_t best,
-                            int64_t replaced) {
+std::vector<int64_t> checkpoints_to_remove(const std::vector<int64_t>& steps, const Retention& retention) {
+  const auto stays = [&](int64_t step) {
+    return step == retention.best || (retention.every > 0 && step % retention.every == 0);
+  };
+  std::vector<int64_t> gone, counted;
+  for (const int64_t step : steps) {
+    if (step > retention.newest) continue;
+    const bool replaced = step == retention.replaced && step != retention.newest && step != retention.best;
+    (replaced ? gone : counted).push_back(step);
+  }
+  for (size_t i = 0; retention.keep > 0 && i + retention.keep < counted.size(); ++i)
+    if (!stays(counted[i])) gone.push_back(counted[i]);
+  std::ranges::sort(gone);
+  return gone;
+}
+
+void remove_old_checkpoints(const fs::path& checkpoints, const Retention& retention) {
   std::vector<int64_t> steps;
   try_to([&] { steps = checkpoint_steps(checkpoints); });
-  // Later ones could not be read when the run was resumed: they are no reason to drop others.
-  std::erase_if(steps, [&](int64_t step) { return step > newest; });
-  if (replaced != newest && replaced != best && std::erase(steps, replaced) > 0)
-    try_to([&] { remove_checkpoint(checkpoints, replaced); });
-  for (size_t i = 0; keep > 0 && i + keep < steps.size(); ++i)
-    if (steps[i] != best) try_to([&] { remove_checkpoint(checkpoints, steps[i]); });
+  for (const int64_t step : checkpoints_to_remove(steps, retention))
+    try_to([&] { remove_checkpoint(checkpoints, step); });
 }
 
 void update_metadata(const fs::path& checkpoints, int64_t step, const nlohmann::json& metadata) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
@@ -19,18 +20,26 @@ struct Checkpoint {
   Safetensors weights, optimizer;
 };
 
-/// Writes a checkpoint whole or not at all, also in place of one of the same step. Once it is on disk, the
-/// oldest up to `step` beyond `keep` (0: none) are removed, but never that of step `best`. A process that is
-/// killed or an error (disk full) leaves all older ones as they were; the next save clears up behind it.
-/// One process at a time may write to `checkpoints`.
+/// Writes a checkpoint whole or not at all, also in place of one of the same step. A process that is killed
+/// or an error (too little space on the disk, which is checked before) leaves all older ones as they were;
+/// the next save clears up behind it. One process at a time may write to `checkpoints`. Calls wrote(bytes)
+/// after every piece.
 void save_checkpoint(const std::filesystem::path& checkpoints, int64_t step, const NamedTensors& weights,
-                     const NamedTensors& optimizer, int64_t keep,
-                     const nlohmann::json& metadata = nlohmann::json::object(), int64_t best = 0);
+                     const NamedTensors& optimizer, const nlohmann::json& metadata = nlohmann::json::object(),
+                     const std::function<void(uint64_t)>& wrote = {});
 
-/// The retention of save_checkpoint by itself, for those who save with `keep` 0 and first want to know more.
-/// `newest` is the step that was saved last; `replaced` goes whatever `keep` says, unless it is the best.
-void remove_old_checkpoints(const std::filesystem::path& checkpoints, int64_t newest, int64_t keep,
-                            int64_t best = 0, int64_t replaced = 0);
+/// Which checkpoints stay.
+struct Retention {
+  int64_t newest = 0;    // the step that was saved last: later ones could not be read, and do not count
+  int64_t keep = 0;      // as many as that up to it; 0: all
+  int64_t best = 0;      // this one always
+  int64_t every = 0;     // multiples of it always; 0: none
+  int64_t replaced = 0;  // this one goes whatever `keep` says, unless it is the best
+};
+/// Steps that go, in order.
+std::vector<int64_t> checkpoints_to_remove(const std::vector<int64_t>& steps, const Retention& retention);
+/// Removes them. What cannot be removed stays, with a warning.
+void remove_old_checkpoints(const std::filesystem::path& checkpoints, const Retention& retention);
 
 /// Replaces the metadata of a checkpoint, all at once: what became known after it was saved.
 void update_metadata(const std::filesystem::path& checkpoints, int64_t step, const nlohmann::json& metadata);

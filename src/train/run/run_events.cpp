@@ -17,11 +17,13 @@ void RunEvents::add(int64_t step, RunEvent event, const std::string& text, const
   nlohmann::json line{
       {"time", unix_time()}, {"global_step", step}, {"event", name_of(event)}, {"text", text}};
   line.update(more);
-  std::ofstream out(file_, std::ios::app);
-  out << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
-  if (!out && !failed_)
+  const std::lock_guard lock(mutex_);
+  if (!out_.is_open()) out_.open(file_, std::ios::app);
+  out_.clear();
+  out_ << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+  if (!out_ && !failed_)
     log::warn("'{}' cannot be written (is the disk full?); training goes on.", file_.string());
-  failed_ = !out;
+  failed_ = !out_;
 }
 
 }  // namespace tightloop

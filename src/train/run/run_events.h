@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -40,8 +42,9 @@ inline constexpr auto kChoices<RunEvent> = std::to_array<Choice<RunEvent>>({
 double unix_time();
 
 /// events.jsonl of a run: one object a line, {"time": 1763386000.123, "global_step": 300, "event": "saved",
-/// "text": "for people", ...}, written at once. A line that cannot be written (a full disk) is said once and
-/// costs nothing else. Lines stay when a run is resumed at an earlier step: they are in the order of time.
+/// "text": "for people", ...}, written at once, from any thread. A line that cannot be written (a full disk)
+/// is said once and costs nothing else. Lines stay when a run is resumed at an earlier step: they are in the
+/// order of time.
 class RunEvents {
  public:
   explicit RunEvents(std::filesystem::path file) : file_(std::move(file)) {}
@@ -50,6 +53,8 @@ class RunEvents {
 
  private:
   const std::filesystem::path file_;
+  std::mutex mutex_;
+  std::ofstream out_;  // from the first line on: another folder that takes the run's name gets none
   bool failed_ = false;
 };
 

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "core/terminal/progress_line.h"
 #include "train/run/run_settings.h"
 
 namespace tightloop {
@@ -30,7 +31,7 @@ void RunHistory::go_on_from(const Checkpoint& checkpoint) {
   nlohmann::json metadata = checkpoint.metadata;
   metadata.update(metadata_);
   metadata_ = std::move(metadata);
-  saved_ = checkpoint.step;
+  saved_ = on_disk_ = checkpoint.step;
   if (metadata_.contains("best")) best_loss_ = metadata_["best"].value("loss", best_loss_);
   worse_ = metadata_.value("worse", worse_);
   // Old checkpoints do not say: an evaluation that was made then is not made again.
@@ -56,44 +57,82 @@ bool RunHistory::save_is_due(int64_t step) const {
   return processes_.any(processes_.main() && since.count() >= train.save_minutes);
 }
 
-void RunHistory::save(int64_t step, const std::function<RunState()>& state, bool last, bool passing) {
-  save_tried_ = std::chrono::steady_clock::now();
-  bool saved = true;
-  if (processes_.main()) {
-    const int64_t before = metadata_.value("passing", int64_t{0});
-    metadata_.erase("passing");
-    if (passing) metadata_["passing"] = step;
-    const RunState now = state();
-    try {
-      write(step, now, last);
-      replaced_ = before;
-      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - save_tried_;
-      note(step, RunEvent::kSaved, fmt::format("step {} saved in {:.1f} s", step, took.count()),
-           {{"seconds", took.count()}});
-    } catch (const std::exception& error) {
-      note(step, RunEvent::kSaveFailed, error.what());
-      if (last) throw;
-      if (before > 0) metadata_["passing"] = before;
-      log::warn("{} Training goes on; the next save will be tried.", error.what());
-      saved = false;
-    }
-  }
-  if (processes_.any(!saved)) return;
-  saved_ = step, removal_is_due_ = true;
+void RunHistory::wait() {
+  if (worker_.idle()) return;
+  ProgressLine progress(fmt::format("Saving step {}", saved_), bytes_);
+  progress.count_from([this] { return written_.load(); });
+  worker_.wait();
 }
 
-void RunHistory::write(int64_t step, const RunState& state, bool last) {
-  metadata_.update(origin_);
-  metadata_["consumed"] = state.consumed, metadata_["evaluates"] = state.evaluates;
-  const RunFolder to = files_->restore(last);
-  write_settings(to, recipe_);  // those of a resume count from its first checkpoint on
-  save_checkpoint(to.checkpoints(), step, state.weights, state.optimizer, /*keep=*/0, metadata_);
-  if (to.root() != run_.root())
-    throw checkpoint_error(
-        "'{}' is not the folder that this run was started in: it was removed or moved, and another one "
-        "has taken its name. Step {} is saved in '{}' instead.",
-        run_.root().string(), step, to.root().string());
-  run_.saved();
+RunHistory::Outcome RunHistory::outcome() {
+  const std::lock_guard lock(mutex_);
+  return outcome_;
+}
+
+void RunHistory::finish() {
+  wait();
+  if (const auto [step, error] = outcome(); error && step == saved_) std::rethrow_exception(error);
+}
+
+void RunHistory::save(int64_t step, const std::function<RunSnapshot()>& state, bool last,
+                      bool passing) {
+  const auto asked = save_tried_ = std::chrono::steady_clock::now();
+  if (processes_.main()) {
+    wait();  // one copy at a time
+    if (outcome().error == nullptr) passed_ = metadata_.value("passing", int64_t{0});
+    metadata_.erase("passing");
+    if (passing) metadata_["passing"] = step;
+    replaced_ = passed_;
+    const RunSnapshot now = state();
+    metadata_.update(origin_);
+    metadata_["consumed"] = now.consumed, metadata_["evaluates"] = now.evaluates;
+    auto copy = Snapshot::take({now.weights, now.optimizer}, device_);
+    const bool waits = last || !copy;
+    if (!copy) copy = Snapshot::of({now.weights, now.optimizer});
+    bytes_ = bytes_of(now.weights) + bytes_of(now.optimizer), written_ = 0;
+    const std::chrono::duration<double> held_up = std::chrono::steady_clock::now() - asked;
+    worker_.add([this, order = std::make_shared<const Order>(step, std::move(*copy), metadata_, recipe_, last,
+                                                             asked, held_up.count())] { write(*order); });
+    saved_ = step;
+    if (waits) wait();
+    if (last) finish();
+  }
+  saved_ = step, removal_is_due_ = true;
+  if (last) processes_.barrier();  // the others end after the main one has saved
+}
+
+void RunHistory::write(const Order& order) {
+  const auto [step, error] = [&]() -> Outcome {
+    try {
+      const Snapshot::Reading reading(order.state);
+      const RunFolder to = files_->restore(order.last);
+      Recipe recipe = order.recipe;
+      write_settings(to, recipe);  // those of a resume count from its first checkpoint on
+      save_checkpoint(to.checkpoints(), order.step, order.state[0], order.state[1], order.metadata,
+                      [this](uint64_t bytes) { written_ += bytes; });
+      if (to.root() != run_.root())
+        throw checkpoint_error(
+            "'{}' is not the folder that this run was started in: it was removed or moved, and another one "
+            "has taken its name. Step {} is saved in '{}' instead.",
+            run_.root().string(), order.step, to.root().string());
+      run_.saved();
+      return {order.step, nullptr};
+    } catch (const std::exception& failure) {
+      events_.add(order.step, RunEvent::kSaveFailed, failure.what());
+      if (!order.last) log::warn("{} Training goes on; the next save will be tried.", failure.what());
+      return {order.step, std::current_exception()};
+    }
+  }();
+  if (!error) {
+    on_disk_ = step;
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - order.asked;
+    events_.add(step, RunEvent::kSaved,
+                fmt::format("step {} saved in {:.1f} s, {} ms of which training waited", step, took.count(),
+                            std::lround(1000 * order.held_up)),
+                {{"seconds", took.count()}, {"held_up", order.held_up}, {"bytes", written_.load()}});
+  }
+  const std::lock_guard lock(mutex_);
+  outcome_ = {step, error};
 }
 
 void RunHistory::keep_evaluation(int64_t step, double loss) {
@@ -105,19 +144,28 @@ void RunHistory::keep_evaluation(int64_t step, double loss) {
   }
   metadata_["worse"] = worse_, metadata_["evaluated"] = evaluated_ = step;
   if (saved_ != step) return;
-  try {
-    update_metadata(run_.checkpoints(), step, metadata_);
-  } catch (const std::exception& error) {
-    log::warn("The evaluation of step {} is not in its checkpoint: {}", step, error.what());
-  }
+  worker_.add([this, step, metadata = metadata_] {
+    if (on_disk_ != step) return;
+    try {
+      update_metadata(run_.checkpoints(), step, metadata);
+    } catch (const std::exception& error) {
+      log::warn("The evaluation of step {} is not in its checkpoint: {}", step, error.what());
+    }
+  });
 }
 
 void RunHistory::remove_old() {
   removal_is_due_ = false;
   if (!processes_.main()) return;
   const auto& train = recipe_.train;
-  const int64_t best = train.keep_best && metadata_.contains("best") ? best_step() : 0;
-  remove_old_checkpoints(run_.checkpoints(), saved_, train.keep_checkpoints, best, replaced_);
+  const Retention retention{.newest = saved_,
+                            .keep = train.keep_checkpoints,
+                            .best = train.keep_best && metadata_.contains("best") ? best_step() : 0,
+                            .every = train.keep_every,
+                            .replaced = replaced_};
+  worker_.add([this, retention] {
+    if (on_disk_ == retention.newest) remove_old_checkpoints(run_.checkpoints(), retention);
+  });
 }
 
 }  // namespace tightloop

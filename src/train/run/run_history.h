@@ -1,36 +1,43 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <exception>
 #include <functional>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "core/device.h"
+#include "core/worker.h"
 #include "dist/processes.h"
 #include "model/files/safetensors.h"
 #include "train/run/checkpoint.h"
 #include "train/run/run_events.h"
 #include "train/run/run_files.h"
 #include "train/run/run_folder.h"
+#include "train/run/snapshot.h"
 #include "train/settings/recipe.h"
 
 namespace tightloop {
 
 /// What a checkpoint is made of, besides the history.
-struct RunState {
+struct RunSnapshot {
   NamedTensors weights, optimizer;
   int64_t consumed = 0;    // samples that all processes have had
   bool evaluates = false;  // on held-out data
 };
 
 /// What a run has saved, what evaluations found, and which checkpoints may go. Each of several processes has
-/// one; the main one writes.
+/// one; the main one writes, from a copy and on a thread of its own, so that training goes on. All that it
+/// does with checkpoints it does there, in the order in which it was asked for.
 class RunHistory {
  public:
   /// `recipe` is the trainer's, completed as it is resolved.
-  RunHistory(const RunFolder& run, Recipe& recipe, Processes& processes)
-      : run_(run), recipe_(recipe), processes_(processes), events_(run.events()) {}
+  RunHistory(const RunFolder& run, Recipe& recipe, Processes& processes, Device& device)
+      : run_(run), recipe_(recipe), processes_(processes), device_(device), events_(run.events()) {}
 
   /// What checkpoints say about this run: stage, parent, adapters, ...
   nlohmann::json& metadata() { return metadata_; }
@@ -49,11 +56,19 @@ class RunHistory {
 
   /// Whether train.save_minutes have passed, as the main process counts them.
   bool save_is_due(int64_t step) const;
-  /// A failure is a warning unless it was the last chance. A checkpoint that is made in `passing`, because of
+  /// Begins to save, once the save before is done, and waits for it where it is the `last`. A failure is a
+  /// warning unless it was the last chance. A checkpoint that is made in `passing`, because of
   /// train.save_minutes between those of train.save_steps, is replaced by the next one. The main process is
   /// asked for its `state`.
-  void save(int64_t step, const std::function<RunState()>& state, bool last, bool passing);
-  int64_t saved() const { return saved_; }  // the last step that was
+  void save(int64_t step, const std::function<RunSnapshot()>& state, bool last, bool passing);
+  /// The last step that was or is being saved.
+  int64_t saved() const { return saved_; }
+  /// Waits for what is being saved. Before anything that may fail.
+  void wait();
+  /// Whether the checkpoint of a step is on disk, once it was waited for.
+  bool is_saved(int64_t step) { return saved_ == step && !outcome().error; }
+  /// The same at the end; the error of the newest save where that failed.
+  void finish();
 
   /// Keeps what the evaluation of a step found in metadata() and, where the step was saved, in its
   /// checkpoint.
@@ -71,11 +86,28 @@ class RunHistory {
   void remove_old();
 
  private:
-  void write(int64_t step, const RunState& state, bool last);
-
+  /// What a save needs of this object at the moment it is asked for.
+  struct Order {
+    int64_t step = 0;
+    Snapshot state;
+    nlohmann::json metadata;
+    Recipe recipe;
+    bool last = false;
+    std::chrono::steady_clock::time_point asked;
+    double held_up = 0;  // seconds that training waited
+  };
+  /// On the worker's thread.
+  void write(const Order& order);
+  /// How the newest save that is done ended.
+  struct Outcome {
+    int64_t step = 0;
+    std::exception_ptr error;
+  };
+  Outcome outcome();
   const RunFolder run_;
   Recipe& recipe_;
   Processes& processes_;
+  Device& device_;
   RunEvents events_;
   nlohmann::json metadata_ = nlohmann::json::object();
   nlohmann::json origin_ = nlohmann::json::object();  // of the main process
@@ -85,6 +117,13 @@ class RunHistory {
   std::chrono::steady_clock::time_point save_tried_;
   bool removal_is_due_ = false;
   int64_t replaced_ = 0;  // the checkpoint that was made in passing before the newest; 0: none
+  int64_t passed_ = 0;    // the same as the save before left it
+  std::mutex mutex_;
+  Outcome outcome_;                   // by the mutex
+  int64_t on_disk_ = 0;               // of the worker: the newest checkpoint
+  std::atomic<uint64_t> written_{0};  // bytes of the save under way
+  uint64_t bytes_ = 0;                // of a checkpoint
+  Worker worker_;                     // last: its thread uses all of the above
 };
 
 /// Samples that the steps of a checkpoint had consumed. One that does not say: by the settings that the run
