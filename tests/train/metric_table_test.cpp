@@ -67,6 +67,7 @@ TEST(MetricTable, SaysHowProgressReducesColumns) {
     sums.values[LossBuffer::kCorrect] = 1, sums.values[LossBuffer::kPasses] = 2;
     sums.values[LossBuffer::kBalance] = 0.5, sums.values[LossBuffer::kSkipped] = skipped;
     sums.values[LossBuffer::kGradNorm] = static_cast<double>(number);
+    sums.values[LossBuffer::kForward] = 0.25 * static_cast<double>(number);
     return progress.arrived(sums);
   };
   EXPECT_FALSE(step(1, 8, 4, 0));
@@ -84,7 +85,9 @@ TEST(MetricTable, SaysHowProgressReducesColumns) {
   EXPECT_TRUE(values.at("training/skipped_steps").is_number_integer());
   EXPECT_EQ(values.at("training/balance_loss"), (0.5 + 0.5) / 6) << "by micro-batch";
   EXPECT_EQ(values.at("training/expert_loads"), (nlohmann::json{{0.5, 1.5}}));
-  EXPECT_EQ(values.at("perf/step_time"), 1.0);
+  EXPECT_EQ(values.at("perf/step_time"), 0.5) << "by the device's clock";
+  EXPECT_EQ(values.at("perf/forward_time"), 0.5);
+  EXPECT_FALSE(values.contains("perf/backward_time")) << "no time was measured";
   EXPECT_FALSE(values.contains("training/loss_scale"));
 }
 

@@ -18,6 +18,7 @@ enum class Reduction {
   kExpertMean,   // by micro-batch, of a model with experts
   kExpertLoads,  // the same of LossBuffer::expert_loads(), by layer
   kLast,         // as the last step had it
+  kStepMean,     // by step
   kStepsSoFar,   // steps of the run in which it was not 0
 };
 
