@@ -22,32 +22,38 @@ std::optional<double> number_in(const nlohmann::json& line, const std::string& m
   return found->get<double>();
 }
 
-RunState state_of(const RunLog& log) {
-  if (!log.holder.empty()) return RunState::kRunning;
-  if (log.events.empty()) return log.metrics.empty() ? RunState::kNew : RunState::kStopped;  // of old runs
-  const auto event = choice_named<RunEvent>(log.events.back().value("event", std::string()));
+}  // namespace
+
+RunState run_state(const std::string& holder, const std::vector<nlohmann::json>& events, bool any_metrics) {
+  if (!holder.empty()) return RunState::kRunning;
+  if (events.empty()) return any_metrics ? RunState::kStopped : RunState::kNew;
+  const auto& name = events.back().find("event");
+  const auto event = name != events.back().end() && name->is_string()
+                         ? choice_named<RunEvent>(name->get<std::string>())
+                         : std::nullopt;
   if (event == RunEvent::kFinished) return RunState::kFinished;
   if (event == RunEvent::kStopped) return RunState::kStopped;
   return RunState::kCrashed;
 }
 
-}  // namespace
-
-std::vector<nlohmann::json> JsonLinesReader::read() {
+std::vector<nlohmann::json> JsonLinesReader::read(size_t most) {
   std::vector<nlohmann::json> lines;
   restarted_ = false;
   struct stat now {};
   if (::stat(file_.c_str(), &now) != 0) return lines;
   if (now.st_ino != inode_ || static_cast<uint64_t>(now.st_size) < offset_) {
     restarted_ = offset_ > 0;
-    offset_ = 0, inode_ = now.st_ino;
+    offset_ = 0, inode_ = now.st_ino, bad_lines_ = 0;
   }
   std::ifstream in(file_, std::ios::binary);
   in.seekg(static_cast<std::streamoff>(offset_));
-  for (std::string line; std::getline(in, line) && !in.eof();) {
+  for (std::string line; lines.size() < most && std::getline(in, line) && !in.eof();) {
     offset_ += line.size() + 1;
     auto parsed = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (parsed.is_object()) lines.push_back(std::move(parsed));
+    if (parsed.is_object())
+      lines.push_back(std::move(parsed));
+    else
+      ++bad_lines_;
   }
   return lines;
 }
@@ -87,7 +93,7 @@ RunLog read_run_log(const fs::path& root) {
   log.metrics = JsonLinesReader(run.metrics()).read();
   log.events = JsonLinesReader(run.events()).read();
   log.samples = JsonLinesReader(run.samples()).read();
-  log.state = state_of(log);
+  log.state = run_state(log.holder, log.events, !log.metrics.empty());
   return log;
 }
 

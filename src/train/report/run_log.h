@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -24,20 +25,26 @@ inline constexpr auto kChoices<RunState> = std::to_array<Choice<RunState>>({
 });
 
 /// The objects of a file of JSON lines that another process may be writing: read() gives those that came
-/// since the last one. A line that is not whole yet is left for the next time; one that is no object is left
-/// out. A file that became shorter or was replaced (a resumed run drops lines) is read from its start, and
-/// `restarted` says so.
+/// since the last one, or the next `most` of them. A line that is not whole yet is left for the next time; one
+/// that is no object is left out. A file that became shorter or was replaced (a resumed run drops lines) is
+/// read from its start, and `restarted` says so.
 class JsonLinesReader {
  public:
   explicit JsonLinesReader(std::filesystem::path file) : file_(std::move(file)) {}
-  std::vector<nlohmann::json> read();
+  std::vector<nlohmann::json> read(size_t most = std::numeric_limits<size_t>::max());
   bool restarted() const { return restarted_; }
+  /// Lines so far that were left out.
+  size_t bad_lines() const { return bad_lines_; }
 
  private:
   const std::filesystem::path file_;
   uint64_t offset_ = 0, inode_ = 0;
+  size_t bad_lines_ = 0;
   bool restarted_ = false;
 };
+
+/// `holder`: who trains it now, if anybody; `events`: those of events.jsonl, which old runs lack.
+RunState run_state(const std::string& holder, const std::vector<nlohmann::json>& events, bool any_metrics);
 
 /// What a run has written about itself, also while it goes on.
 struct RunLog {
