@@ -54,6 +54,7 @@ void add_verbs(CLI::App& app, const Settings& settings) {
   add_eval(app, settings);
   add_generate(app);
   add_chat(app, settings);
+  add_report(app);
   add_inspect(app, settings);
   add_translate(app);
   add_bleu(app);

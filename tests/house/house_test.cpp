@@ -38,7 +38,7 @@ std::vector<std::string> included(const fs::path& file) {
 
 TEST(House, NoFileIsLongerThan500Lines) {
   const auto files = files_below({"src", "tests", "bench", "tools", "cmake"},
-                                 {".h", ".cpp", ".cu", ".cuh", ".py", ".cmake"});
+                                 {".h", ".cpp", ".cu", ".cuh", ".py", ".cmake", ".js", ".css"});
   ASSERT_GT(files.size(), 30u);
   for (const auto& file : files) {
     const auto text = read_file(file);
@@ -96,7 +96,7 @@ const std::map<std::string, std::vector<std::vector<std::string>>> kStages{
       {"engine/", "settings/memory_plan", "settings/auto_sizes"},
       {"report/"},
       {""}}},
-    {"cli", {{""}, {"bench/"}, {"verbs/"}}},
+    {"cli", {{"page/"}, {""}, {"bench/"}, {"verbs/"}}},
 };
 
 /// The number of the stage that a file of a layer, "read/record.h", belongs to: by the longest entry; -1:

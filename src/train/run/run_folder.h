@@ -44,6 +44,7 @@ class RunFolder {
   std::filesystem::path metrics() const { return root_ / "metrics.jsonl"; }
   std::filesystem::path events() const { return root_ / "events.jsonl"; }
   std::filesystem::path samples() const { return root_ / "samples.jsonl"; }
+  std::filesystem::path report() const { return root_ / "report.html"; }
   std::filesystem::path log() const { return root_ / "log.txt"; }
   std::filesystem::path tokenizer() const { return root_ / "tokenizer"; }
   /// Of the translations, where it is not that of the sources; may be absent.
