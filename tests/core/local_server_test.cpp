@@ -26,8 +26,9 @@ TEST(LocalServer, ReadsRequests) {
   EXPECT_EQ(status_of("GET /a b HTTP/1.1\r\nHost: localhost:8080"), "/a b");
   EXPECT_EQ(status_of("POST / HTTP/1.1\r\nHost: localhost:8080"), "405");
   EXPECT_EQ(status_of("HEAD / HTTP/1.1\r\nHost: localhost:8080"), "405");
-  for (const char* wrong : {"", "GET", "GET /", "GET / HTTP/2", "GET / FTP/1.1\r\nHost: localhost:8080", "\r\n\r\n",
-                            "GET / HTTP/1.1", "GET / HTTP/1.1\r\nHost: localhost:8080\r\nHost: localhost:8080"})
+  for (const char* wrong :
+       {"", "GET", "GET /", "GET / HTTP/2", "GET / FTP/1.1\r\nHost: localhost:8080", "\r\n\r\n",
+        "GET / HTTP/1.1", "GET / HTTP/1.1\r\nHost: localhost:8080\r\nHost: localhost:8080"})
     EXPECT_EQ(status_of(wrong), "400") << wrong;
 }
 
@@ -117,7 +118,8 @@ TEST_F(ServedPages, AReaderThatLeavesIsNoTrouble) {
 
 TEST_F(ServedPages, LongRequestsAreRefused) {
   const int descriptor = connected();
-  say(descriptor, std::string("GET / HTTP/1.1") + kNl + host() + "X: " + std::string(100'000, 'x') + kNl + kNl);
+  say(descriptor,
+      std::string("GET / HTTP/1.1") + kNl + host() + "X: " + std::string(100'000, 'x') + kNl + kNl);
   EXPECT_TRUE(answer(descriptor).starts_with("HTTP/1.1 431 "));
 }
 

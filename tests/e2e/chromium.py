@@ -20,13 +20,14 @@ class Page:
     """One page. What it logs, throws or asks of the network is in `problems` and `requests`."""
 
     def __init__(self, width=1280, height=900):
-        self.profile = tempfile.TemporaryDirectory(prefix="tightloop-chromium-")
+        # Helpers of the browser may still write for a moment when it is gone.
+        self.profile = tempfile.TemporaryDirectory(prefix="tightloop-chromium-", ignore_cleanup_errors=True)
         their_in, self.write_end = os.pipe()
         self.read_end, their_out = os.pipe()
         options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
                    "--disable-background-networking", "--disable-extensions", "--remote-debugging-pipe", f"--user-data-dir={self.profile.name}"]
         # The browser reads commands from descriptor 3 and writes to 4.
-        self.process = subprocess.Popen(["sh", "-c", f'exec "$@" 3<&{their_in} 4>&{their_out}', "sh", find(), *options, "about:blank"],
+        self.process = subprocess.Popen(["bash", "-c", f'exec "$@" 3<&{their_in} 4>&{their_out}', "bash", find(), *options, "about:blank"],
                                         pass_fds=(their_in, their_out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(their_in), os.close(their_out)
         self.buffer, self.number, self.session = b"", 0, None
@@ -43,6 +44,7 @@ class Page:
     def __exit__(self, *_):
         self.process.kill()
         self.process.wait()
+        os.close(self.read_end), os.close(self.write_end)
         self.profile.cleanup()
 
     def message(self, seconds=60):

@@ -148,13 +148,13 @@ def check_zoom(page):
 
 
 def check_axes(page, run):
-    loss, axes = written(run, "training/loss"), page.eval("[...document.querySelectorAll('[data-axis]')].map((one) => one.dataset.axis)")
+    loss, axes = written(run, "training/loss"), page.eval("[...document.querySelectorAll('#axis [data-axis]')].map((one) => one.dataset.axis)")
     check("steps, tokens and time can be had", axes == ["step", "tokens", "time"], str(axes))
-    page.eval("document.querySelector('[data-axis=tokens]').click()")
+    page.eval("document.querySelector('#axis [data-axis=tokens]').click()")
     page.settle()
     points, frame = plotted(page, "training/loss", "training/loss")
     check("tokens grow with steps", len(points) == len(loss) and all(a[0] < b[0] for a, b in zip(points, points[1:])) and frame["right"] > 1000)
-    page.eval("document.querySelector('[data-axis=step]').click()")
+    page.eval("document.querySelector('#axis [data-axis=step]').click()")
     page.settle()
 
 
@@ -181,7 +181,7 @@ def check_looks(page):
 
 
 def check_text(page):
-    check("text of a run is text", page.eval("window.stolen === undefined && document.querySelectorAll('main script, main img, main b').length === 0"))
+    check("text of a run is text", page.eval("window.stolen === undefined && document.querySelectorAll('main script, main img, #samples b, #events b').length === 0"))
     check("there are two scripts, ours", page.eval("document.scripts.length") == 2)
     check("a sample is shown as it was written", "</script><script>window.stolen = 1</script>" in page.eval("document.getElementById('samples').textContent"))
     check("events are listed", "resumed" in page.eval("document.getElementById('events').textContent"))

@@ -86,7 +86,8 @@ TEST_F(RunReports, ARunThatIsResumedDropsLines) {
 }
 
 TEST_F(RunReports, BrokenLinesAreCountedAndLeftOut) {
-  append("metrics.jsonl", "{\"global_step\": 30, \"train\n\n{\"global_step\": 40, \"training/loss\": 1}\n[1]\n");
+  append("metrics.jsonl",
+         "{\"global_step\": 30, \"train\n\n{\"global_step\": 40, \"training/loss\": 1}\n[1]\n");
   append("events.jsonl", "???\n");
   const json run = RunReport(root_).read();
   EXPECT_EQ(run["curves"]["training/loss"]["steps"], (json{10, 20, 40}));
@@ -118,7 +119,8 @@ TEST_F(RunReports, AFolderThatGoesAwayLeavesWhatWasRead) {
 TEST_F(RunReports, LongTextsAndListsAreCut) {
   std::string samples, events;
   for (int i = 0; i < 500; ++i)
-    samples += json{{"global_step", i}, {"kind", "answer"}, {"text", std::string(9000, 'x') + "ä"}}.dump() + "\n";
+    samples +=
+        json{{"global_step", i}, {"kind", "answer"}, {"text", std::string(9000, 'x') + "ä"}}.dump() + "\n";
   for (int i = 0; i < 3000; ++i) events += json{{"global_step", i}, {"event", "saved"}}.dump() + "\n";
   write("samples.jsonl", samples);
   write("events.jsonl", events);
@@ -144,7 +146,8 @@ TEST_F(RunReports, RunsOfOneNameAreToldApart) {
 }
 
 TEST(ScriptJson, NothingInAStringEndsTheScript) {
-  const json evil{{"text", "</script><script>alert(1)</script><!-- & \xE2\x80\xA8 {{script}}"}, {"bad", "\xff"}};
+  const json evil{{"text", "</script><script>alert(1)</script><!-- & \xE2\x80\xA8 {{script}}"},
+                  {"bad", "\xff"}};
   const std::string text = script_json(evil);
   EXPECT_EQ(text.find_first_of("<>&"), std::string::npos) << text;
   EXPECT_EQ(json::parse(text)["text"], evil["text"]);

@@ -18,7 +18,7 @@ const kPanels = [
   { section: 'Learning', title: 'Gradient norm', names: [['training/grad_norm', 'norm']], help: 'Before clipping' },
   { section: 'Speed', title: 'Throughput', kind: 'count', names: [['perf/tokens_per_second', 'tokens per second']], help: 'Tokens per second' },
   { section: 'Speed', title: 'MFU', kind: 'fraction', names: [['perf/mfu', 'MFU']], help: "The model's FLOPs as a fraction of the device's peak" },
-  { section: 'Speed', title: 'Step time', kind: 'seconds', names: [['perf/step_time', 'step']], help: 'A step, and its parts where they were timed', also: kParts },
+  { section: 'Speed', title: 'Step time', kind: 'seconds', names: [...kParts, ['perf/step_time', 'whole step']], help: 'Seconds a step, and its parts' },
   { section: 'Speed', title: 'Data wait', kind: 'fraction', names: [['perf/data_wait', 'data wait']], help: 'Fraction of the time that steps waited for data' },
   { section: 'Memory and device', title: 'Memory', kind: 'gib', under: 'memory/', cut: /_gib$/, help: 'GiB' },
   { section: 'Memory and device', each: 'device/' },
@@ -35,7 +35,8 @@ function metricNames(runs) {
 const titleOf = (name) => (name.startsWith('gpu_') ? 'GPU ' + name.slice(4) : name[0].toUpperCase() + name.slice(1)).replaceAll('_', ' ');
 
 function helpOf(data, name) {
-  return data.metrics[name] || data.metrics[name.replace(/\/[^/]*$/, '/<source>')] || data.metrics[name.replace(/\/[^/]*$/, '')] || '';
+  const parent = name.replace(/\/[^/]*$/, ''), help = data.metrics[name] || data.metrics[`${parent}/<source>`] || data.metrics[parent] || '';
+  return help && help[0].toUpperCase() + help.slice(1);
 }
 
 /** named: [[metric, label], ...]. One run: a colour for each curve. Several: a colour for each run, dashes for curves. */
@@ -67,7 +68,7 @@ function panelsOf(data, runs) {
   };
   for (const given of kPanels) {
     const below = names.filter((name) => given.under && name.startsWith(given.under)).map((name) => [name, name.slice(given.under.length).replace(given.cut || /$^/, '').replaceAll('_', ' ')]);
-    add(given, [...(given.names || []), ...(given.also || []), ...below]);
+    add(given, [...(given.names || []), ...below]);
     if (given.each) for (const name of names.filter((one) => one.startsWith(given.each))) add({ ...given, title: titleOf(name.slice(given.each.length)) }, [[name, name]]);
   }
   const groups = new Map();

@@ -59,20 +59,23 @@ function showRuns(data, view, redraw) {
 function partsCard(runs, view) {
   const shown = runs.filter((run) => !view.hidden.has(run.name)).map((run) => [run, partsOf(run, view)]).filter(([, parts]) => parts.length);
   if (!shown.length) return null;
+  const several = runs.length > 1;
+  const wholeOf = (parts) => parts.reduce((sum, part) => sum + part.seconds, 0);
+  const text = (part, whole) => `${part.label} ${valueText(part.seconds, 'seconds')} (${part.seconds < whole / 200 ? 'under 1' : Math.round((part.seconds / whole) * 100)} %)`;
   return element('article', { class: 'card chart', 'data-panel': 'parts' },
     element('h3', {}, 'Where a step’s time goes'),
     element('p', { class: 'help' }, view.zoom ? 'Mean over the steps that are shown' : 'Mean over all steps'),
     element('div', { class: 'parts' }, shown.map(([run, parts]) => {
-      const whole = parts.reduce((sum, part) => sum + part.seconds, 0);
-      const text = (part) => `${part.label} ${valueText(part.seconds, 'seconds')} (${Math.round((part.seconds / whole) * 100)} %)`;
-      return element('div', {}, runs.length > 1 ? element('p', { class: 'help' }, run.name) : null,
-        element('div', { class: 'stack', role: 'img', 'aria-label': parts.map(text).join(', ') }, parts.map((part) => {
-          const bar = element('div', { colour: part.colour, title: text(part), 'data-part': part.label, 'data-seconds': part.seconds });
+      const whole = wholeOf(parts);
+      return element('div', {}, several ? element('p', { class: 'help' }, `${run.name}, ${valueText(whole, 'seconds')}`) : null,
+        element('div', { class: 'stack', role: 'img', 'aria-label': parts.map((part) => text(part, whole)).join(', ') }, parts.map((part) => {
+          const bar = element('div', { colour: part.colour, title: text(part, whole), 'data-part': part.label, 'data-seconds': part.seconds });
           bar.style.flexGrow = part.seconds / whole;
           return bar;
-        })),
-        element('ul', { class: 'legend' }, parts.map((part) => element('li', {}, element('span', { class: 'swatch', colour: part.colour, 'aria-hidden': 'true' }), text(part)))));
-    })));
+        })));
+    })),
+    // Of several runs the legend has names alone: a bar says its numbers where it is pointed at.
+    element('ul', { class: 'legend' }, shown[0][1].map((part) => element('li', {}, element('span', { class: 'swatch', colour: part.colour, 'aria-hidden': 'true' }), several ? part.label : text(part, wholeOf(shown[0][1]))))));
 }
 
 function showEvents(data, view) {
@@ -151,7 +154,7 @@ function showMachine(data) {
     ? Object.entries(value).flatMap(([key, part]) => flat(part, name ? `${name} ${key}` : key)) : [[name, Array.isArray(value) ? value.join(', ') : String(value)]]);
   const cards = data.runs.filter((run) => run.machine).map((run) => element('article', { class: 'card' },
     data.runs.length > 1 ? element('h3', {}, run.name) : null,
-    element('table', {}, element('tbody', {}, [...flat(run.machine), ...(run.holder ? [['trained now by', run.holder]] : []), ['folder', run.folder]].map(([name, value]) =>
+    element('table', {}, element('tbody', {}, [...flat(run.machine), ...(run.holder ? [['trained now by', run.holder]] : []), ['folder', run.folder]].filter(([, value]) => value).map(([name, value]) =>
       element('tr', {}, element('th', { scope: 'row' }, name.replaceAll('_', ' ')), element('td', {}, value)))))));
   section('machine', 'Machine', ...(cards.length ? [element('div', { class: 'grid' }, cards)] : []));
 }

@@ -71,10 +71,10 @@ function ticks(low, high, count, axis) {
   if (!(high > low)) return [low];
   let step = niceStep((high - low) / count);
   if (axis === 'time') step = kTimes.find((time) => time >= (high - low) / count) || Math.ceil(step / 86400) * 86400;
-  if (axis === 'step' || axis === 'tokens') step = Math.max(1, step);
-  const found = [];
-  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; ++i) found.push(i * step);
-  return found;
+  if (axis === 'step' || axis === 'tokens') step = Math.max(1, Math.round(step));
+  const inside = () => Math.floor(high / step + 1e-9) - Math.ceil(low / step - 1e-9) + 1;
+  while (inside() < 3 && (step > 1 || !axis)) step = axis === 'time' || !axis ? step / 2 : Math.max(1, Math.round(niceStep(step * 0.45)));
+  return Array.from({ length: inside() }, (_, i) => (Math.ceil(low / step - 1e-9) + i) * step);
 }
 
 /** Powers of ten; with 2 and 5 between them where those are few. */
@@ -120,7 +120,10 @@ function valueText(value, kind = '') {
   const size = Math.abs(value);
   if (kind === 'fraction') return trimZeros((value * 100).toPrecision(size < 0.001 ? 2 : 3)) + ' %';
   if (kind === 'count') return countText(value);
-  if (kind === 'seconds') return size === 0 ? '0' : size < 1 ? trimZeros((value * 1000).toPrecision(3)) + ' ms' : trimZeros(value.toPrecision(3)) + ' s';
+  if (kind === 'seconds') {
+    const [unit, name] = size >= 1 || size === 0 ? [1, ' s'] : size >= 1e-3 ? [1e3, ' ms'] : [1e6, ' µs'];
+    return trimZeros((value * unit).toPrecision(3)) + name;
+  }
   if (kind === 'gib') return trimZeros(value.toPrecision(3)) + ' GiB';
   if (size === 0) return '0';
   if (size < 1e-3 || size >= 1e6) return value.toExponential(2).replace(/\.?0+e/, 'e').replace('e+', 'e');
