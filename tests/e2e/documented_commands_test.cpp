@@ -157,7 +157,8 @@ TEST_F(Documented, CommandsHaveVerbsOptionsSettingsAndRecipesThatExist) {
   add(kSource / "README.md"), add(kSource / "CONTRIBUTING.md");
   for (const char* folder : {"docs", "configs", "tools/journeys"})
     for (const auto& entry : fs::directory_iterator(kSource / folder))
-      if (entry.path().filename() != "log.md" && entry.path().extension() != ".py") add(entry.path());
+      if (entry.is_regular_file() && entry.path().filename() != "log.md" && entry.path().extension() != ".py")
+        add(entry.path());
   ASSERT_GT(commands.size(), 60u);
   for (const auto& command : commands) check(command);
 
