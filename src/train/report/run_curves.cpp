@@ -60,7 +60,7 @@ std::vector<size_t> kept_points(std::span<const double> values, size_t most) {
     const size_t begin = part * count / parts, end = (part + 1) * count / parts;
     const auto [low, high] = std::minmax_element(values.begin() + static_cast<ptrdiff_t>(begin),
                                                  values.begin() + static_cast<ptrdiff_t>(end));
-    const auto at = std::minmax(low - values.begin(), high - values.begin());
+    const auto at = std::minmax({low - values.begin(), high - values.begin()});  // by value
     for (const ptrdiff_t i : {at.first, at.second})
       if (kept.empty() || static_cast<size_t>(i) > kept.back()) kept.push_back(static_cast<size_t>(i));
   }
