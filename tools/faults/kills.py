@@ -8,7 +8,7 @@ from faults.signals import saved_step
 
 FAMILY = "SIGKILL, then resume"
 SETTINGS = ["--train.steps", "100000000", "--train.save_steps", "5", "--train.keep_checkpoints", "1",
-            "--train.keep_best", "true", "--train.eval_steps", "5", "--train.eval_batches", "1",
+            "--train.keep_best", "true", "--train.eval_steps", "20", "--train.eval_batches", "1",
             "--train.lr", "0.0002", "--train.schedule", "constant"]
 RESUMED = re.compile(rb"Resuming after step (\d+)")
 
