@@ -14,12 +14,16 @@
 #include <string_view>
 #include <vector>
 
+#include "core/terminal/live_block.h"
+
 namespace tightloop {
 
 namespace {
 
 std::mutex output_mutex;
+std::vector<std::string> live_block;
 std::string live_line;
+LiveBlock drawn;
 std::atomic<std::chrono::steady_clock::time_point> last_output{std::chrono::steady_clock::now()};
 
 void put(const std::string& text) {
@@ -28,19 +32,18 @@ void put(const std::string& text) {
   std::fflush(stderr);
 }
 
-// Cuts after `width` visible characters: escape sequences and UTF-8 continuation bytes take no room.
-std::string cut(const std::string& text, int width) {
-  std::string out;
-  int visible = 0;
-  bool escape = false;
-  for (const char c : text) {
-    if (c == '\033') escape = true;
-    const bool continuation = (static_cast<unsigned char>(c) & 0xC0) == 0x80;
-    if (!escape && !continuation && ++visible > width) return out + "\033[0m";
-    out += c;
-    if (escape && std::isalpha(static_cast<unsigned char>(c))) escape = false;
-  }
-  return out;
+int size_of_terminal(unsigned short winsize::*side, int otherwise) {
+  winsize size{};
+  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.*side > 0) return size.*side;
+  return otherwise;
+}
+
+int rows() { return size_of_terminal(&winsize::ws_row, 24); }
+
+void redraw() {
+  std::vector<std::string> lines = live_block;
+  if (!live_line.empty()) lines.push_back(live_line);
+  put(drawn.draw(lines, terminal::columns(), rows()));
 }
 
 // The values at `width` evenly spaced points, each the mean of what falls there; non-finite ones are left
@@ -86,29 +89,33 @@ bool is_live() {
   return live;
 }
 
-int columns() {
-  winsize size{};
-  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 80;
-}
+int columns() { return size_of_terminal(&winsize::ws_col, 80); }
 
 void print(const std::string& line) {
   std::lock_guard lock(output_mutex);
-  put(live_line.empty() ? line + "\n" : "\r\033[K" + line + "\n" + live_line);
+  put(drawn.print(line, columns(), rows()));
 }
 
 void set_live(const std::string& line) {
   if (!is_live()) return;
   std::lock_guard lock(output_mutex);
-  live_line = cut(line, columns() - 1);
-  put("\r\033[K" + live_line);
+  live_line = line;
+  redraw();
 }
 
 void clear_live() {
   std::lock_guard lock(output_mutex);
   if (live_line.empty()) return;
   live_line.clear();
-  put("\r\033[K");
+  redraw();
+}
+
+void set_block(const std::vector<std::string>& lines) {
+  if (!is_live()) return;
+  std::lock_guard lock(output_mutex);
+  if (lines.empty() && live_block.empty()) return;
+  live_block = lines;
+  redraw();
 }
 
 double quiet_seconds() {

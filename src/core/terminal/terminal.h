@@ -4,23 +4,26 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tightloop {
 
-/// Where people read: standard error. One live line at the bottom may be redrawn; whole lines go above it.
-/// Safe from any thread.
+/// Where people read: standard error. At the bottom, a block of lines and one live line below it may be
+/// redrawn; whole lines go above them. Safe from any thread.
 namespace terminal {
 
 /// Standard error is a terminal that understands cursor movement (and NO_COLOR/TERM=dumb do not say
 /// otherwise).
 bool is_live();
 int columns();
-/// Prints a whole line, above the live line if there is one.
+/// Prints a whole line, above what is live.
 void print(const std::string& line);
 /// Replaces the live line (cut to the width of the terminal). Does nothing where is_live() is false.
 void set_live(const std::string& line);
 /// Removes the live line.
 void clear_live();
+/// Replaces the block above the live line; no lines: it goes. Does nothing where is_live() is false.
+void set_block(const std::vector<std::string>& lines);
 /// Since anything was printed or drawn, or since the program began.
 double quiet_seconds();
 /// Wraps text in an ANSI style ("1" bold, "2" dim, "31" red, ...) where is_live().
