@@ -80,7 +80,7 @@ void FolderLock::take() {
 }
 
 std::string FolderLock::holder(const fs::path& folder) {
-  const int descriptor = ::open((folder / kFile).c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = ::open((folder / kFile).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return {};
   std::string holder;
   if (::flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) holder = owner_in(descriptor);

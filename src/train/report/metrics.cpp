@@ -102,15 +102,16 @@ class Metrics::Writer {
     for_each_sink([&](Sink& sink) { sink.write(*line); });
     unflushed_ = true;
     const int64_t step = line->values.value("global_step", int64_t{0});
-    if (flush_steps_ > 0 && step / flush_steps_ != flushed_step_ / flush_steps_) {
-      flushed_step_ = step;
-      flush();
-    }
+    const bool due = flush_steps_ > 0 && step / flush_steps_ != flushed_step_ / flush_steps_;
+    if (due) flushed_step_ = step;
+    // Who follows the file sees a line after a second at most, however quickly others come.
+    if (due || std::chrono::steady_clock::now() - flushed_ >= kIdle) flush();
   }
 
   void flush() {
     if (unflushed_) for_each_sink([](Sink& sink) { sink.flush(); });
     unflushed_ = false;
+    flushed_ = std::chrono::steady_clock::now();
   }
 
   template <class Call>
@@ -129,6 +130,7 @@ class Metrics::Writer {
   std::vector<std::unique_ptr<Sink>> sinks_;
   int64_t flushed_step_ = 0;
   bool unflushed_ = false;
+  std::chrono::steady_clock::time_point flushed_ = std::chrono::steady_clock::now();
   BoundedQueue<std::optional<MetricsLine>> queue_{4096};
   std::thread thread_;
 };

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <ranges>
 
@@ -14,73 +15,100 @@
 
 namespace tightloop {
 
-namespace {
-
-std::optional<double> number_in(const nlohmann::json& line, const std::string& metric) {
-  const auto found = line.find(metric);
-  if (found == line.end() || !found->is_number()) return {};
-  return found->get<double>();
-}
-
-}  // namespace
-
-RunState run_state(const std::string& holder, const std::vector<nlohmann::json>& events, bool any_metrics) {
-  if (!holder.empty()) return RunState::kRunning;
-  if (events.empty()) return any_metrics ? RunState::kStopped : RunState::kNew;
-  const auto& name = events.back().find("event");
-  const auto event = name != events.back().end() && name->is_string()
-                         ? choice_named<RunEvent>(name->get<std::string>())
-                         : std::nullopt;
+RunState run_state(bool held, std::string_view last_event, int64_t last_step, int64_t total_steps) {
+  if (held) return RunState::kRunning;
+  if (last_event.empty()) {
+    if (last_step == 0) return RunState::kNew;
+    return total_steps > 0 && last_step >= total_steps ? RunState::kFinished : RunState::kStopped;
+  }
+  const auto event = choice_named<RunEvent>(last_event);
   if (event == RunEvent::kFinished) return RunState::kFinished;
   if (event == RunEvent::kStopped) return RunState::kStopped;
   return RunState::kCrashed;
 }
 
-std::vector<nlohmann::json> JsonLinesReader::read(size_t most) {
-  std::vector<nlohmann::json> lines;
+std::vector<std::string> LinesReader::read(size_t most) {
+  std::vector<std::string> lines;
   restarted_ = false;
   struct stat now {};
-  if (::stat(file_.c_str(), &now) != 0) return lines;
+  if (::stat(file_.c_str(), &now) != 0 || !S_ISREG(now.st_mode)) return lines;  // a pipe would wait
   if (now.st_ino != inode_ || static_cast<uint64_t>(now.st_size) < offset_) {
     restarted_ = offset_ > 0;
-    offset_ = 0, inode_ = now.st_ino, bad_lines_ = 0;
+    offset_ = 0, inode_ = now.st_ino;
   }
+  if (static_cast<uint64_t>(now.st_size) == offset_) return lines;
   std::ifstream in(file_, std::ios::binary);
   in.seekg(static_cast<std::streamoff>(offset_));
   for (std::string line; lines.size() < most && std::getline(in, line) && !in.eof();) {
     offset_ += line.size() + 1;
-    auto parsed = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (parsed.is_object())
-      lines.push_back(std::move(parsed));
-    else
-      ++bad_lines_;
+    lines.push_back(std::move(line));
   }
   return lines;
+}
+
+std::vector<nlohmann::json> JsonLinesReader::read(size_t most) {
+  std::vector<nlohmann::json> objects;
+  restarted_ = false;
+  while (objects.empty()) {
+    const auto lines = lines_.read(most);
+    if (lines_.restarted()) restarted_ = true, bad_lines_ = 0;
+    if (lines.empty()) break;
+    for (const std::string& line : lines) {
+      auto parsed = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+      if (parsed.is_object())
+        objects.push_back(std::move(parsed));
+      else
+        ++bad_lines_;
+    }
+  }
+  return objects;
+}
+
+std::optional<double> number_in(const nlohmann::json& line, const std::string& name) {
+  const auto found = line.find(name);
+  if (found == line.end()) return {};
+  if (found->is_number()) return found->get<double>();
+  if (*found == "NaN") return NAN;
+  if (*found == "Infinity") return INFINITY;
+  if (*found == "-Infinity") return -INFINITY;
+  return {};
+}
+
+int64_t count_in(const nlohmann::json& line, const std::string& name) {
+  const auto found = line.find(name);
+  return found != line.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+}
+
+std::string text_in(const nlohmann::json& line, const std::string& name) {
+  const auto found = line.find(name);
+  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 int64_t RunLog::last_step() const {
   int64_t step = 0;
   for (const auto* lines : {&metrics, &events})
-    if (!lines->empty()) step = std::max(step, lines->back().value("global_step", int64_t{0}));
+    if (!lines->empty()) step = std::max(step, count_in(lines->back(), "global_step"));
   return step;
 }
 
 int64_t RunLog::total_steps() const {
+  for (const auto& event : events | std::views::reverse)
+    if (const int64_t steps = count_in(event, "steps")) return steps;
   const auto found = settings.find("train.steps");
   return found == settings.end() ? 0 : std::atoll(found->second.c_str());
 }
 
 std::optional<double> RunLog::last(const std::string& metric) const {
   for (const auto& line : metrics | std::views::reverse)
-    if (const auto value = number_in(line, metric)) return value;
+    if (const auto value = number_in(line, metric); value && std::isfinite(*value)) return value;
   return {};
 }
 
 std::vector<std::pair<double, double>> RunLog::curve(const std::string& metric) const {
   std::vector<std::pair<double, double>> points;
   for (const auto& line : metrics)
-    if (const auto value = number_in(line, metric))
-      points.emplace_back(line.value("global_step", 0.0), *value);
+    if (const auto value = number_in(line, metric); value && std::isfinite(*value))
+      points.emplace_back(count_in(line, "global_step"), *value);
   return points;
 }
 
@@ -93,7 +121,8 @@ RunLog read_run_log(const fs::path& root) {
   log.metrics = JsonLinesReader(run.metrics()).read();
   log.events = JsonLinesReader(run.events()).read();
   log.samples = JsonLinesReader(run.samples()).read();
-  log.state = run_state(log.holder, log.events, !log.metrics.empty());
+  const std::string last_event = log.events.empty() ? "" : text_in(log.events.back(), "event");
+  log.state = run_state(!log.holder.empty(), last_event, log.last_step(), log.total_steps());
   return log;
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/choice.h"
@@ -24,27 +25,46 @@ inline constexpr auto kChoices<RunState> = std::to_array<Choice<RunState>>({
     {RunState::kCrashed, "crashed", "its process ended with an error, or was killed"},
 });
 
-/// The objects of a file of JSON lines that another process may be writing: read() gives those that came
-/// since the last one, or the next `most` of them. A line that is not whole yet is left for the next time; one
-/// that is no object is left out. A file that became shorter or was replaced (a resumed run drops lines) is
-/// read from its start, and `restarted` says so.
+/// How a run stands, by whether a process holds its folder and by the last of its events. Runs of older
+/// versions have none: those that were at their last step have finished.
+RunState run_state(bool held, std::string_view last_event, int64_t last_step, int64_t total_steps);
+
+/// The lines of a file that another process may be writing: read() gives those that came since the last one,
+/// or the next `most` of them. A line that is not whole yet is left for the next time. A file that became shorter or was replaced (a
+/// resumed run drops lines) is read from its start, and `restarted` says so.
+class LinesReader {
+ public:
+  explicit LinesReader(std::filesystem::path file) : file_(std::move(file)) {}
+  std::vector<std::string> read(size_t most = std::numeric_limits<size_t>::max());
+  bool restarted() const { return restarted_; }
+
+ private:
+  const std::filesystem::path file_;
+  uint64_t offset_ = 0, inode_ = 0;
+  bool restarted_ = false;
+};
+
+/// The same of JSON lines; a line that is no object is left out.
 class JsonLinesReader {
  public:
-  explicit JsonLinesReader(std::filesystem::path file) : file_(std::move(file)) {}
+  explicit JsonLinesReader(std::filesystem::path file) : lines_(std::move(file)) {}
   std::vector<nlohmann::json> read(size_t most = std::numeric_limits<size_t>::max());
   bool restarted() const { return restarted_; }
   /// Lines so far that were left out.
   size_t bad_lines() const { return bad_lines_; }
 
  private:
-  const std::filesystem::path file_;
-  uint64_t offset_ = 0, inode_ = 0;
+  LinesReader lines_;
   size_t bad_lines_ = 0;
   bool restarted_ = false;
 };
 
-/// `holder`: who trains it now, if anybody; `events`: those of events.jsonl, which old runs lack.
-RunState run_state(const std::string& holder, const std::vector<nlohmann::json>& events, bool any_metrics);
+/// A number of a line, also one that is spelled ("NaN"); nothing where it has none of that name.
+std::optional<double> number_in(const nlohmann::json& line, const std::string& name);
+/// A whole number; 0 where there is none.
+int64_t count_in(const nlohmann::json& line, const std::string& name);
+/// A text; empty where there is none.
+std::string text_in(const nlohmann::json& line, const std::string& name);
 
 /// What a run has written about itself, also while it goes on.
 struct RunLog {
@@ -56,7 +76,7 @@ struct RunLog {
 
   std::string name() const { return root.filename().string(); }
   int64_t last_step() const;    // of the metrics
-  int64_t total_steps() const;  // train.steps; 0: not known
+  int64_t total_steps() const;  // as it began last, or train.steps; 0: not known
   /// The last value of a metric.
   std::optional<double> last(const std::string& metric) const;
   /// Steps and values of a metric, in step order; numbers that are not finite ("NaN") are left out.

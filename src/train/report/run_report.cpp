@@ -147,7 +147,11 @@ nlohmann::json RunReport::read() {
       FolderLock::holder(root_);  // first: a run that ends meanwhile has its last lines
   read_lines();
   read_settings();
-  const RunState state = run_state(holder, event_lines_, !curves_.empty());
+  const std::string last_event = event_lines_.empty() ? "" : text_in(event_lines_.back(), "event");
+  const auto steps = settings_.find("train.steps");
+  double total = steps == settings_.end() ? 0 : std::atof(steps->second.c_str());
+  const RunState state = run_state(!holder.empty(), last_event, static_cast<int64_t>(curves_.last_step()),
+                                   static_cast<int64_t>(total));
   nlohmann::json run{{"name", root_.filename().string()},
                      {"folder", root_.string()},
                      {"state", name_of(state)},
@@ -160,8 +164,6 @@ nlohmann::json RunReport::read() {
                      {"samples", shown_samples(sample_lines_)},
                      {"notes", notes()}};
   std::vector<double> starts;
-  const auto steps = settings_.find("train.steps");
-  double total = steps == settings_.end() ? 0 : std::atof(steps->second.c_str());
   for (const auto& event : event_lines_) {
     run["updated"] = number_or(event, "time", 0);
     if (!is_start(event)) continue;

@@ -4,16 +4,13 @@
 
 #include "core/error.h"
 #include "core/files.h"
-#include "core/log.h"
 #include "core/terminal/terminal.h"
 #include "train/report/metric_table.h"
+#include "train/report/terminal_sink.h"
 
 namespace tightloop {
 
 namespace {
-
-constexpr std::chrono::seconds kLineApart{2};
-constexpr std::chrono::milliseconds kRedrawApart{50};
 
 // Lines that are cut off, where a run was killed, go too.
 void drop_lines_after(const fs::path& file, int64_t step) {
@@ -56,29 +53,10 @@ std::string progress_text(const IntervalReport& report) {
                      human_seconds(step_seconds * static_cast<double>(report.total_steps - report.step)));
 }
 
-TerminalSink::~TerminalSink() { terminal::clear_live(); }
-
-void TerminalSink::write(const MetricsLine& line) {
-  if (!line.report) return;
-  const IntervalReport& report = *line.report;
-  const auto loss = report.number("training/loss");
-  if (!loss) return;
-  if (!report.running) losses_.push_back(*loss);
-  const auto now = Clock::now();
-  if (terminal::is_live()) {
-    if (report.running && now - shown_ < kRedrawApart) return;
-    terminal::set_live(progress_text(report) + "  " + terminal::styled(sparkline(losses_, 24), "36"));
-  } else {
-    if (report.running || (report.step != report.total_steps && now - shown_ < kLineApart)) return;
-    log::info("{}", progress_text(report));
-  }
-  shown_ = now;
-}
-
 std::vector<std::unique_ptr<Sink>> standard_sinks(const fs::path& file, int64_t resumed_step) {
   std::vector<std::unique_ptr<Sink>> sinks;
   sinks.push_back(std::make_unique<JsonLinesSink>(file, resumed_step));
-  sinks.push_back(std::make_unique<TerminalSink>());
+  sinks.push_back(std::make_unique<TerminalSink>(file.parent_path()));
   return sinks;
 }
 

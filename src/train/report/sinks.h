@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -22,20 +21,6 @@ class JsonLinesSink : public Sink {
  private:
   std::filesystem::path path_;
   std::ofstream file_;
-};
-
-/// Progress: a live line on a terminal; elsewhere a plain line every few seconds, so that logs of long runs
-/// stay short.
-class TerminalSink : public Sink {
- public:
-  ~TerminalSink() override;
-  void write(const MetricsLine& line) override;
-  void flush() override {}
-
- private:
-  using Clock = std::chrono::steady_clock;
-  std::vector<double> losses_;
-  Clock::time_point shown_{};
 };
 
 /// "step  10/300  loss 2.3145  lr 3.00e-04  12.3k tok/s  1m05s left"; a running average as "loss ~2.3145".

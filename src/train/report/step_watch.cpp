@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "core/interrupt.h"
 #include "core/log.h"
 #include "core/terminal/terminal.h"
@@ -12,7 +14,7 @@ namespace {
 
 constexpr double kLiveQuiet = 2;   // seconds after which a terminal is drawn anew
 constexpr double kLaterLines = 3;  // lines after the first come so many times more rarely
-constexpr double kLongStep = 5;    // seconds
+constexpr double kLongStep = 5;    // seconds; the block of a terminal tells of shorter ones
 constexpr std::chrono::milliseconds kWatchApart{100};
 
 std::string step_seconds(double seconds) {
@@ -56,6 +58,7 @@ void StepWatch::end(bool logged) {
   ++pace_.timed;
   pace_.first &= !logged;
   under_way_ = false;
+  if (!pace_.first && std::exchange(drawn_, false)) terminal::clear_live();
 }
 
 void StepWatch::look() {
@@ -73,7 +76,9 @@ void StepWatch::look() {
   pace_.since_start = std::chrono::duration<double>(Clock::now() - start_).count();
   const double quiet = terminal::quiet_seconds();
   if (terminal::is_live()) {
-    if (quiet >= kLiveQuiet) terminal::set_live(pace_text(pace_));
+    if (pace_.first ? quiet < kLiveQuiet : pace_.under_way < kLongStep) return;
+    terminal::set_live(pace_text(pace_));
+    drawn_ = true;
   } else if (quiet >= progress_seconds() * (pace_.first && !spoke_ ? 1 : kLaterLines)) {
     log::info("{}", pace_text(pace_));
     spoke_ = true;

@@ -44,7 +44,7 @@ class StepWatch {
   StepPace pace_;
   const Clock::time_point start_ = Clock::now();
   Clock::time_point began_ = start_;
-  bool under_way_ = false, spoke_ = false, told_of_stop_ = false;
+  bool under_way_ = false, spoke_ = false, drawn_ = false, told_of_stop_ = false;
   Ticker ticker_;  // last: its thread uses all of the above
 };
 

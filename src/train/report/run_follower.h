@@ -1,0 +1,35 @@
+#pragma once
+
+#include <filesystem>
+
+#include "train/report/run_log.h"
+#include "train/report/run_view.h"
+#include "train/run/run_folder.h"
+
+namespace tightloop {
+
+/// Keeps a RunView up to date from the files of a run, which a process may be writing. Reads only what came
+/// since the last time, writes nothing and holds no lock.
+class RunFollower {
+ public:
+  explicit RunFollower(const std::filesystem::path& root);
+
+  /// All that is new. Gives whether the view is another one.
+  bool read(RunView& view);
+  /// Without metrics and state, which the process that trains knows better.
+  bool read_events(RunView& view);
+
+ private:
+  bool read_log(RunView& view);
+
+  const RunFolder run_;
+  JsonLinesReader metrics_, events_;
+  LinesReader log_;
+  bool first_ = true;
+};
+
+/// The view of a run from a part of its lines: all evaluations and the newest others, which is enough for a
+/// table and quick for long runs.
+RunView summary_of(const std::filesystem::path& root);
+
+}  // namespace tightloop

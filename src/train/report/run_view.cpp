@@ -1,0 +1,103 @@
+#include "train/report/run_view.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "train/run/run_events.h"
+
+namespace tightloop {
+
+namespace {
+
+constexpr size_t kPaceLines = 20;
+
+}  // namespace
+
+void RunView::add_metrics(const nlohmann::json& line) {
+  running = false;
+  step = std::max(step, count_in(line, "global_step"));
+  for (const auto& [name, value] : line.items())
+    if (const auto number = number_in(line, name); number && name != "time") latest[name] = *number;
+  if (const auto loss = number_in(line, "training/loss")) losses.push_back(*loss);
+  if (const auto loss = number_in(line, "eval/loss"); loss && std::isfinite(*loss))
+    if (!best || *loss < best->second) best = {count_in(line, "global_step"), *loss};
+  if (const auto time = number_in(line, "time")) {
+    news = std::max(news, *time);
+    pace_.emplace_back(*time, step);
+    if (pace_.size() > kPaceLines) pace_.pop_front();
+  }
+}
+
+void RunView::add_report(const IntervalReport& report) {
+  nlohmann::json values = report.values;
+  spell_non_finite(values);
+  values["global_step"] = report.step;
+  if (report.running) {
+    step = std::max(step, report.step);
+    for (const auto& [name, value] : values.items())
+      if (const auto number = number_in(values, name)) latest[name] = *number;
+  } else {
+    add_metrics(values);
+  }
+  running = report.running;
+  total_steps = report.total_steps;
+}
+
+void RunView::add_event(const nlohmann::json& line) {
+  last_event = text_in(line, "event"), text = text_in(line, "text");
+  const double time = number_in(line, "time").value_or(0);
+  const int64_t at = count_in(line, "global_step");
+  news = std::max(news, time);
+  switch (choice_named<RunEvent>(last_event).value_or(RunEvent::kSkipped)) {
+    case RunEvent::kStarted:
+    case RunEvent::kResumed:
+      started = time, step = at;
+      if (saved_step != at) saved_step = at, saved = 0;
+      if (const int64_t steps = count_in(line, "steps")) total_steps = steps;
+      pace_.clear();
+      break;
+    case RunEvent::kRolledBack:
+      step = at;
+      pace_.clear();
+      break;
+    case RunEvent::kSaved:
+      saved_step = at, saved = time;
+      break;
+    default:
+      step = std::max(step, at);
+  }
+}
+
+void RunView::forget_metrics() {
+  latest.clear(), losses.clear(), best.reset(), pace_.clear();
+  step = 0;
+}
+
+std::optional<double> RunView::number(std::string_view metric) const {
+  const auto found = latest.find(metric);
+  return found == latest.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<double> RunView::seconds_left() const {
+  if (total_steps == 0 || step > total_steps) return {};
+  const auto left = static_cast<double>(total_steps - step);
+  if (const auto seconds = number("perf/step_time")) return *seconds * left;
+  if (pace_.size() < 2 || pace_.back().second <= pace_.front().second) return {};
+  return (pace_.back().first - pace_.front().first) * left /
+         static_cast<double>(pace_.back().second - pace_.front().second);
+}
+
+nlohmann::json RunView::json(double now) const {
+  nlohmann::json json{{"name", name},         {"state", name_of(state)}, {"global_step", step},
+                      {"steps", total_steps}, {"warnings", warnings},    {"metrics", latest}};
+  if (best) json["best"] = {{"global_step", best->first}, {"eval/loss", best->second}};
+  if (saved_step > 0) json["checkpoint"] = {{"global_step", saved_step}};
+  if (saved > 0) json["checkpoint"]["time"] = saved;
+  if (started > 0) json["started"] = started;
+  if (state == RunState::kRunning && started > 0) json["seconds"] = now - started;
+  if (const auto left = seconds_left(); left && state == RunState::kRunning) json["seconds_left"] = *left;
+  if (!last_event.empty()) json["last_event"] = {{"event", last_event}, {"text", text}};
+  return json;
+}
+
+}  // namespace tightloop

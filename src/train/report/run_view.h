@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "train/report/metrics.h"
+#include "train/report/run_log.h"
+
+namespace tightloop {
+
+/// What people see of a run: in the terminal that trains it, in `tightloop top` and in `tightloop runs`. It
+/// is made of the lines that the run writes, so that all of them show the same.
+struct RunView {
+  std::string name;
+  RunState state = RunState::kNew;
+  int64_t step = 0, total_steps = 0;                  // 0: not known
+  bool running = false;                               // the loss is an average so far, between two lines
+  std::map<std::string, double, std::less<>> latest;  // the last value of each metric
+  std::vector<double> losses;                         // of training, a line each
+  std::optional<std::pair<int64_t, double>> best;     // step and held-out loss of the best evaluation
+  double started = 0;            // when it began or was resumed last, as unix_time(); 0: not known
+  int64_t saved_step = 0;        // the newest checkpoint; 0: none
+  double saved = 0;              // when it was made; 0: not known
+  double news = 0;               // when it last wrote something; 0: not known
+  int64_t warnings = 0;          // in its log
+  std::string last_event, text;  // "stopped", and what is said of it
+
+  /// A line of metrics.jsonl.
+  void add_metrics(const nlohmann::json& line);
+  /// What the process that trains knows, of which metrics.jsonl has a part.
+  void add_report(const IntervalReport& report);
+  /// A line of events.jsonl.
+  void add_event(const nlohmann::json& line);
+  /// Forgets the metrics, which are to be read again.
+  void forget_metrics();
+
+  std::optional<double> number(std::string_view metric) const;
+  /// Seconds until the last step, at the present pace.
+  std::optional<double> seconds_left() const;
+  /// For programs.
+  nlohmann::json json(double now) const;
+
+ private:
+  std::deque<std::pair<double, int64_t>> pace_;  // times and steps of the newest lines
+};
+
+}  // namespace tightloop

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "train/report/run_view.h"
+
+namespace tightloop {
+
+/// A view as lines of at most `width` columns: progress, losses, speed and memory, what was saved and warned
+/// of. What does not fit into a line goes into the next; what is not known is left out. `now` is unix_time();
+/// `colours`: with ANSI styles.
+std::vector<std::string> view_lines(const RunView& view, int width, double now, bool colours);
+
+/// "2.3145", or "NaN".
+std::string shown_loss(double loss);
+
+}  // namespace tightloop
