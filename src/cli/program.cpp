@@ -51,6 +51,8 @@ void add_verbs(CLI::App& app, const Settings& settings) {
   app.option_defaults()->always_capture_default();
   app.formatter(std::make_shared<HelpFormatter>());
   add_train(app, settings);
+  add_top(app);
+  add_runs(app);
   add_eval(app, settings);
   add_generate(app);
   add_chat(app, settings);

@@ -46,6 +46,9 @@ void add_bench_loader(CLI::App& bench, const Settings& settings);
 void add_bench_generate(CLI::App& bench);
 void add_data(CLI::App& app, const Settings& settings);
 void add_data_order(CLI::App& data, const Settings& settings);
+/// What runs write about themselves.
+void add_runs(CLI::App& app);
+void add_top(CLI::App& app);
 void add_prepare(CLI::App& app, const Settings& settings);
 /// For whoever packages the program: scripts for shells, a manual page. Not in the help.
 void add_completion(CLI::App& app);

@@ -1,0 +1,74 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "cli/model_choice.h"
+#include "cli/output.h"
+#include "cli/run_table.h"
+#include "cli/verbs.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "core/terminal/terminal.h"
+#include "train/run/run_events.h"
+
+namespace tightloop::cli {
+
+namespace {
+
+constexpr size_t kShownRuns = 20;
+constexpr int kPageWidth = 80;
+
+struct RunsArguments {
+  std::string folder = "runs";
+  std::vector<std::string> compare;
+  bool json = false, all = false;
+};
+
+void show_runs(const RunsArguments& options) {
+  const double now = unix_time();
+  const bool typed = ::isatty(STDOUT_FILENO);
+  const int width = typed ? terminal::columns() : kPageWidth;
+  if (!options.compare.empty()) {
+    const std::string one = existing_run(options.compare[0]), other = existing_run(options.compare[1]);
+    put(options.json ? dump(compared_json(one, other, now)) + "\n"
+                     : shown(compared_table(one, other, width, now)));
+    return;
+  }
+  if (!is_folder(options.folder) && (options.folder != "runs" || path_exists(options.folder)))
+    throw usage_error("there is no folder '{}' with runs.", options.folder);
+  auto runs = list_runs(options.folder);
+  const size_t found = runs.size();
+  if (!options.all && found > kShownRuns) runs.resize(kShownRuns);
+  if (options.json) return put(dump(runs_json(runs, now)) + "\n");
+  if (found == 0)
+    return put(fmt::format("There is no run in '{}' yet. 'tightloop train RECIPE' makes one.\n",
+                           shown(options.folder)));
+  put(runs_table(runs, width, now, typed && !std::getenv("NO_COLOR")));
+  if (found > runs.size()) put(fmt::format("and {} older runs (--all shows them)\n", found - runs.size()));
+}
+
+}  // namespace
+
+void add_runs(CLI::App& app) {
+  auto options = std::make_shared<RunsArguments>();
+  auto* verb = app.add_subcommand("runs", "List runs and how they stand, or compare two of them");
+  verb->add_option("FOLDER", options->folder, "The folder that holds the runs, or one run");
+  verb->add_flag("--all", options->all, "All runs, not the 20 that were changed last");
+  verb->add_option("--compare", options->compare,
+                   "Two runs: the settings that differ, and their results side by side")
+      ->expected(2);
+  verb->add_flag("--json", options->json, "For programs");
+  verb->footer(
+      "Examples:\n"
+      "  tightloop runs                        what is in runs/, what was changed last first\n"
+      "  tightloop runs /data/runs --all       another folder, every run of it\n"
+      "  tightloop runs --compare first second two runs side by side\n"
+      "  tightloop runs --json");
+  verb->callback([=] { show_runs(*options); });
+}
+
+}  // namespace tightloop::cli

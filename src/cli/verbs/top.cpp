@@ -1,0 +1,144 @@
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "cli/key_input.h"
+#include "cli/model_choice.h"
+#include "cli/output.h"
+#include "cli/verbs.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "core/interrupt.h"
+#include "core/terminal/progress_line.h"
+#include "core/terminal/terminal.h"
+#include "train/report/run_follower.h"
+#include "train/report/run_list.h"
+#include "train/report/view_text.h"
+#include "train/run/run_events.h"
+
+namespace tightloop::cli {
+
+namespace {
+
+constexpr std::chrono::milliseconds kLookEvery{500};
+constexpr int kTextWidth = 80;
+
+struct TopArguments {
+  std::string run;
+  bool once = false, json = false;
+};
+
+/// The run that was named; else of those in runs/ the one that is trained now, or was last.
+std::string run_to_watch(const std::string& named) {
+  if (!named.empty()) {
+    const RunFolder run(existing_run(named));
+    if (!path_exists(run.config()) && !is_folder(run.checkpoints()))
+      throw usage_error("'{}' is not a run: it has no config.yaml. 'tightloop runs' lists those in 'runs'.",
+                        run.root().string());
+    return run.root().string();
+  }
+  const auto runs = list_runs("runs");
+  if (runs.empty()) throw usage_error("there is no run in 'runs'. Name one, or train one first.");
+  const auto running =
+      std::ranges::find(runs, RunState::kRunning, [](const ListedRun& run) { return run.view.state; });
+  return (running == runs.end() ? runs.front() : *running).root.string();
+}
+
+std::string text_of(const RunView& view) {
+  std::string text;
+  for (const std::string& line : view_lines(view, kTextWidth, unix_time(), /*colours=*/false))
+    text += line + "\n";
+  return text;
+}
+
+/// "crashed: the loss of step 120 is not finite"; of a process that was killed there is no word.
+std::string ending_of(const RunView& view, const std::string& root) {
+  const auto last = choice_named<RunEvent>(view.last_event);
+  const bool said = last && is_one_of(*last, {RunEvent::kFinished, RunEvent::kStopped, RunEvent::kFailed});
+  if (view.state == RunState::kCrashed && !said)
+    return fmt::format(
+        "{} has crashed: its process is gone without a word. Go on with: tightloop train "
+        "--resume {}",
+        view.name, shell_word(root));
+  return said ? fmt::format("{}: {}", view.name, view.text) : fmt::format("{} is not running.", view.name);
+}
+
+/// Draws what is new until the run ends or somebody has seen enough.
+class Watch {
+ public:
+  Watch(const std::string& root, bool json) : root_(root), follower_(root), json_(json) {}
+
+  void once() {
+    follower_.read(view_);
+    put(json_ ? dump(view_.json(unix_time())) + "\n" : text_of(view_));
+  }
+
+  void follow() {
+    KeyInput keys;
+    do {
+      const bool changed = follower_.read(view_);
+      show(changed);
+    } while (view_.state == RunState::kRunning && !left(keys));
+    terminal::set_block({});
+    if (json_) return;
+    put(text_of(view_));
+    if (view_.state != RunState::kRunning) put(ending_of(view_, root_) + "\n");
+  }
+
+ private:
+  static bool left(KeyInput& keys) {
+    const auto key = keys.wait(kLookEvery);
+    if (!interrupted()) return key && (*key == 'q' || *key == 'Q');
+    clear_interrupt();
+    throw_if_interrupted();  // a signal other than Ctrl-C
+    return true;
+  }
+
+  void show(bool changed) {
+    const double now = unix_time();
+    if (json_) {
+      if (changed) put(dump(view_.json(now), -1) + "\n");
+    } else if (terminal::is_live()) {
+      auto lines = view_lines(view_, terminal::columns() - 1, now, /*colours=*/true);
+      lines.push_back(terminal::styled("q leaves; the run goes on", "2"));
+      terminal::set_block(lines);
+    } else if (changed && now - shown_ >= progress_seconds() && view_.state == RunState::kRunning) {
+      put(text_of(view_));
+      shown_ = now;
+    }
+  }
+
+  const std::string root_;
+  RunFollower follower_;
+  RunView view_;
+  const bool json_;
+  double shown_ = 0;
+};
+
+void top(const TopArguments& options) {
+  Watch watch(run_to_watch(options.run), options.json);
+  options.once ? watch.once() : watch.follow();
+}
+
+}  // namespace
+
+void add_top(CLI::App& app) {
+  auto options = std::make_shared<TopArguments>();
+  auto* verb = app.add_subcommand("top", "Watch a run that another process trains");
+  verb->add_option("RUN", options->run,
+                   "A run's folder or name (default: the one in runs/ that is trained now)");
+  verb->add_flag("--once", options->once, "Show how it stands and end");
+  verb->add_flag("--json", options->json, "For programs: an object a line, whenever something is new");
+  verb->footer(
+      "It reads the run's files and disturbs nothing; q or Ctrl-C leaves, and the run goes on.\n"
+      "Examples:\n"
+      "  tightloop top                         the run that is trained now\n"
+      "  tightloop top runs/mine\n"
+      "  tightloop top runs/mine --once --json");
+  verb->callback([=] { top(*options); });
+}
+
+}  // namespace tightloop::cli
