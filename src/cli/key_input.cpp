@@ -6,7 +6,8 @@
 namespace tightloop::cli {
 
 KeyInput::KeyInput()
-    : typed_(::isatty(STDIN_FILENO) && ::tcgetpgrp(STDIN_FILENO) == ::getpgrp() &&
+    : before_{},
+      typed_(::isatty(STDIN_FILENO) && ::tcgetpgrp(STDIN_FILENO) == ::getpgrp() &&
              ::tcgetattr(STDIN_FILENO, &before_) == 0) {
   if (!typed_) return;
   termios keys = before_;

@@ -20,8 +20,8 @@ class KeyInput {
   std::optional<char> wait(std::chrono::milliseconds most);
 
  private:
+  termios before_;
   bool typed_;
-  termios before_{};
 };
 
 }  // namespace tightloop::cli

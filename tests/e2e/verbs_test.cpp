@@ -29,6 +29,8 @@ TEST(Program, HelpFitsAScreenAndEveryVerbHasAnExample) {
                            "data order",
                            "prepare",
                            "train",
+                           "top",
+                           "runs",
                            "eval",
                            "generate",
                            "translate",

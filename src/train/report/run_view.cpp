@@ -9,7 +9,9 @@ namespace tightloop {
 
 namespace {
 
-constexpr size_t kPaceLines = 20;
+constexpr size_t kPaceLines = 20, kPaceKnown = 5;
+
+bool is_metric(std::string_view name) { return name != "time" && name != "global_step"; }
 
 }  // namespace
 
@@ -17,7 +19,7 @@ void RunView::add_metrics(const nlohmann::json& line) {
   running = false;
   step = std::max(step, count_in(line, "global_step"));
   for (const auto& [name, value] : line.items())
-    if (const auto number = number_in(line, name); number && name != "time") latest[name] = *number;
+    if (const auto number = number_in(line, name); number && is_metric(name)) latest[name] = *number;
   if (const auto loss = number_in(line, "training/loss")) losses.push_back(*loss);
   if (const auto loss = number_in(line, "eval/loss"); loss && std::isfinite(*loss))
     if (!best || *loss < best->second) best = {count_in(line, "global_step"), *loss};
@@ -31,11 +33,11 @@ void RunView::add_metrics(const nlohmann::json& line) {
 void RunView::add_report(const IntervalReport& report) {
   nlohmann::json values = report.values;
   spell_non_finite(values);
-  values["global_step"] = report.step;
+  values["global_step"] = report.step, values["time"] = unix_time();
   if (report.running) {
     step = std::max(step, report.step);
     for (const auto& [name, value] : values.items())
-      if (const auto number = number_in(values, name)) latest[name] = *number;
+      if (const auto number = number_in(values, name); number && is_metric(name)) latest[name] = *number;
   } else {
     add_metrics(values);
   }
@@ -81,7 +83,9 @@ std::optional<double> RunView::number(std::string_view metric) const {
 std::optional<double> RunView::seconds_left() const {
   if (total_steps == 0 || step > total_steps) return {};
   const auto left = static_cast<double>(total_steps - step);
-  if (const auto seconds = number("perf/step_time")) return *seconds * left;
+  // By the clock, with what lies between steps, once there are some lines.
+  const auto step_time = number("perf/step_time");
+  if (step_time && pace_.size() < kPaceKnown) return *step_time * left;
   if (pace_.size() < 2 || pace_.back().second <= pace_.front().second) return {};
   return (pace_.back().first - pace_.front().first) * left /
          static_cast<double>(pace_.back().second - pace_.front().second);

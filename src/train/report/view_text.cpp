@@ -72,7 +72,7 @@ class ViewText {
     if (!view_.name.empty()) parts.push_back(styled(cut_to(view_.name, std::max(8, width_ / 4)), "1"));
     if (!is_running()) parts.push_back(state());
     if (view_.total_steps > 0) {
-      parts.push_back(fmt::format("{:>3.0f} %", std::floor(100 * fraction)));
+      parts.push_back(fmt::format("{:.0f} %", std::floor(100 * fraction)));
       parts.push_back(fmt::format("step {}/{}", view_.step, view_.total_steps));
     } else {
       parts.push_back(fmt::format("step {}", view_.step));

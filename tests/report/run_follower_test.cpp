@@ -1,0 +1,154 @@
+#include "train/report/run_follower.h"
+
+#include <sys/stat.h>
+
+#include "core/folder_lock.h"
+#include "support.h"
+#include "train/report/run_list.h"
+
+namespace tightloop {
+namespace {
+
+using testing::TempFolder;
+using testing::write_file;
+
+void append(const fs::path& file, const std::string& text) { std::ofstream(file, std::ios::app) << text; }
+
+fs::path make_run(const TempFolder& folder, const std::string& name) {
+  const fs::path root = folder / name;
+  fs::create_directories(root / "checkpoints");
+  write_file(root / "config.yaml", "train:\n  steps: 100\n  lr: 0.001\n");
+  return root;
+}
+
+RunState state_of(const fs::path& root) { return summary_of(root).state; }
+
+TEST(RunFollower, ReadsWhatCameSinceTheLastTime) {
+  const TempFolder folder;
+  const auto root = make_run(folder, "a");
+  RunFollower follower(root);
+  RunView view;
+  follower.read(view);
+  EXPECT_EQ(view.name, "a");
+  EXPECT_EQ(view.total_steps, 100);
+  EXPECT_EQ(view.state, RunState::kNew);
+  EXPECT_FALSE(follower.read(view)) << "nothing is new";
+
+  append(root / "events.jsonl", "{\"time\":1,\"global_step\":0,\"event\":\"started\",\"steps\":200}\n");
+  append(root / "metrics.jsonl", "{\"global_step\":10,\"training/loss\":3.0}\n{\"global_step\":20,\"trai");
+  append(root / "log.txt", "2026-01-01 00:00:00.000 info said\n2026-01-01 00:00:00.000 warning of it\n");
+  EXPECT_TRUE(follower.read(view));
+  EXPECT_EQ(view.step, 10) << "half a line is none";
+  EXPECT_EQ(view.total_steps, 200);
+  EXPECT_EQ(view.warnings, 1);
+  append(root / "metrics.jsonl", "ning/loss\":2.0}\n");
+  EXPECT_TRUE(follower.read(view));
+  EXPECT_EQ(view.losses, (std::vector<double>{3, 2}));
+
+  // Resumed: later lines are gone.
+  write_file(root / "new", "{\"global_step\":10,\"training/loss\":3.0}\n");
+  fs::rename(root / "new", root / "metrics.jsonl");
+  append(root / "events.jsonl", "{\"time\":2,\"global_step\":10,\"event\":\"resumed\"}\n");
+  EXPECT_TRUE(follower.read(view));
+  EXPECT_EQ(view.losses, (std::vector<double>{3}));
+  EXPECT_EQ(view.step, 10);
+}
+
+TEST(RunFollower, StatesAreThoseOfTheLockAndTheLastEvent) {
+  const TempFolder folder;
+  const auto root = make_run(folder, "a");
+  EXPECT_EQ(state_of(root), RunState::kNew);
+  const auto after = [&](const std::string& event) {
+    append(root / "events.jsonl", "{\"global_step\":5,\"event\":\"" + event + "\"}\n");
+    return state_of(root);
+  };
+  EXPECT_EQ(after("started"), RunState::kCrashed);
+  {
+    const FolderLock lock(root);
+    EXPECT_EQ(state_of(root), RunState::kRunning);
+  }
+  EXPECT_EQ(after("saved"), RunState::kCrashed) << "killed after it";
+  EXPECT_EQ(after("stopped"), RunState::kStopped);
+  EXPECT_EQ(after("resumed"), RunState::kCrashed);
+  EXPECT_EQ(after("failed"), RunState::kCrashed);
+  EXPECT_EQ(after("finished"), RunState::kFinished);
+}
+
+TEST(RunFollower, RunsOfOlderVersionsHaveNoEvents) {
+  const TempFolder folder;
+  const auto root = make_run(folder, "a");
+  append(root / "metrics.jsonl", "{\"global_step\":40,\"training/loss\":3.0}\n");
+  EXPECT_EQ(state_of(root), RunState::kStopped);
+  append(root / "metrics.jsonl", "{\"global_step\":100,\"training/loss\":2.0}\n");
+  fs::create_directories(root / "checkpoints/step-100");
+  EXPECT_EQ(state_of(root), RunState::kFinished);
+  EXPECT_EQ(summary_of(root).saved_step, 100);
+}
+
+TEST(RunFollower, ASummaryHasAllEvaluationsOfALongRun) {
+  const TempFolder folder;
+  const auto root = make_run(folder, "a");
+  std::string lines;
+  for (int i = 1; i <= 2000; ++i) {
+    lines += "{\"global_step\":" + std::to_string(i) + ",\"training/loss\":1.5}\n";
+    if (i == 3) lines += "{\"global_step\":3,\"eval/loss\":0.25}\n";
+    if (i == 1000) lines += "{\"global_step\":1000,\"eval/loss\":0.5}\n";
+  }
+  write_file(root / "metrics.jsonl", lines);
+  const RunView view = summary_of(root);
+  EXPECT_EQ(view.best, (std::pair<int64_t, double>{3, 0.25}));
+  EXPECT_EQ(view.number("eval/loss"), 0.5);
+  EXPECT_EQ(view.step, 2000);
+}
+
+TEST(RunList, SurvivesWhatIsNoRunOrABrokenOne) {
+  const TempFolder folder;
+  const auto good = make_run(folder, "good");
+  append(good / "events.jsonl", "{\"time\":4e9,\"global_step\":\"x\",\"event\":7}\n[]\nno json\n\xff\n");
+  append(good / "metrics.jsonl",
+         "{\"global_step\":\"ten\",\"training/loss\":{}}\n{\"global_step\":7}\nnull\n");
+  fs::create_directories(folder / "config_is_a_folder/config.yaml");
+  make_run(folder, "metrics_are_a_folder");
+  fs::create_directories(folder / "metrics_are_a_folder/metrics.jsonl");
+  make_run(folder, "a_pipe");
+  for (const char* name : {"metrics.jsonl", "events.jsonl", "log.txt", ".lock"})
+    ASSERT_EQ(::mkfifo((folder / "a_pipe" / name).c_str(), 0600), 0);
+  make_run(folder, "config_loops");
+  fs::remove(folder / "config_loops/config.yaml");
+  fs::create_symlink("config.yaml", folder / "config_loops/config.yaml");
+  fs::create_symlink("loop", folder / "loop");
+  fs::create_symlink(".", folder / "myself");
+  fs::create_symlink("nowhere", folder / "dangling");
+  fs::create_directory_symlink(".", good / "inside");
+  fs::create_directories(folder / "no_run");
+  make_run(folder, ".good.replaced");
+  write_file(folder / "a_file", "x");
+
+  const auto runs = list_runs(folder.path());
+  std::map<std::string, const ListedRun*> by_name;
+  for (const auto& run : runs) by_name[run.view.name] = &run;
+  EXPECT_EQ(by_name.size(), runs.size());
+  for (const char* name : {"good", "metrics_are_a_folder", "a_pipe", "config_is_a_folder", "config_loops"})
+    EXPECT_TRUE(by_name.contains(name)) << name;
+  EXPECT_EQ(runs.size(), 5u);
+  EXPECT_EQ(by_name.at("good")->view.step, 7);
+  EXPECT_EQ(by_name.at("good")->problem, "");
+  EXPECT_EQ(runs.front().view.name, "good") << "changed last, as it says";
+  EXPECT_FALSE(by_name.at("config_loops")->problem.empty());
+}
+
+TEST(RunList, SizesAreThoseOfFilesWithoutLinks) {
+  const TempFolder folder;
+  const auto root = make_run(folder, "a");
+  const uint64_t settings = fs::file_size(root / "config.yaml");
+  fs::create_directories(root / "checkpoints/step-1");
+  write_file(root / "checkpoints/step-1/model.safetensors", std::string(5000, 'x'));
+  write_file(folder / "elsewhere", std::string(9000, 'x'));
+  fs::create_symlink(folder / "elsewhere", root / "link");
+  const auto runs = list_runs(root);
+  ASSERT_EQ(runs.size(), 1u) << "a run's own folder";
+  EXPECT_EQ(runs[0].bytes, settings + 5000);
+}
+
+}  // namespace
+}  // namespace tightloop
