@@ -49,9 +49,9 @@ class Pty {
     ::ioctl(terminal_, TIOCSWINSZ, &size);
     screen_.resize(columns, rows);
   }
-  /// Reads what is written until the condition holds, for 60 s at most.
+  /// Reads what is written until the condition holds, for 3 minutes at most (a busy machine).
   bool until(const std::function<bool()>& condition) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(3);
     while (!condition())
       if (!read() || std::chrono::steady_clock::now() > end) return condition();
     return true;
