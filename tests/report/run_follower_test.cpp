@@ -2,6 +2,9 @@
 
 #include <sys/stat.h>
 
+#include <map>
+
+#include "core/files.h"
 #include "core/folder_lock.h"
 #include "support.h"
 #include "train/report/run_list.h"

@@ -43,8 +43,8 @@ std::string joined(const Lines& lines) {
 
 TEST(ViewText, EightyColumnsHaveAllOfIt) {
   EXPECT_EQ(view_lines(view_of_a_run(), 80, kNow, false),
-            (Lines{"mine  53 %  ██████████████░░░░░░░░░░░░  step 583/1100  1m20s so far, 1m12s left",
-                   "loss 0.1617  █▂▂▁▁▁▁▁▁▁▁▁▁▁  held-out 0.1822  best 0.1811 at 450  lr 1.00e-03",
+            (Lines{"mine  53 %  ██████████████░░░░░░░░░░░░░  step 583/1100  1m20s so far, 1m12s left",
+                   "loss 0.1617  █▃▂▁▁▁▁▁▁▁▁▁▁▁▁▁▁  held-out 0.1822  best 0.1811 at 450  lr 1.00e-03",
                    "23.4k tok/s  MFU 41.2 %  data wait 0.3 %  memory 12.3 GiB  peak 14.1 GiB",
                    "host 3.1 GiB  epoch 1.25", "checkpoint 500, 42s ago  2 warnings"}))
       << joined(view_lines(view_of_a_run(), 80, kNow, false));
