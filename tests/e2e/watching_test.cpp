@@ -30,7 +30,7 @@ nlohmann::json listed(const fs::path& folder, const std::string& name) {
 
 TEST(LiveTraining, ABlockOfLinesIsRedrawnInPlace) {
   const TempFolder folder;
-  Pty pty(folder.path(), "tightloop " + endless("a"));
+  Pty pty(folder.path(), "exec tightloop " + endless("a"));
   ASSERT_TRUE(pty.until("best ")) << pty.text();
   ASSERT_TRUE(pty.until("step 40: held-out loss")) << pty.text();
   ASSERT_TRUE(pty.until(" tok/s  data wait")) << pty.text();
@@ -63,7 +63,7 @@ TEST(LiveTraining, ABlockOfLinesIsRedrawnInPlace) {
 
 TEST(LiveTraining, WarningsGoAboveTheBlockAndAreCounted) {
   const TempFolder folder;
-  Pty pty(folder.path(), "tightloop " + endless("a"));
+  Pty pty(folder.path(), "exec tightloop " + endless("a"));
   ASSERT_TRUE(pty.until("tok/s")) << pty.text();
   EXPECT_FALSE(contains(pty.text(), "warning")) << pty.text();
   fs::remove(folder.path() / "runs/a/metrics.jsonl");
@@ -83,7 +83,7 @@ TEST(LiveTraining, WithoutATerminalLinesArePlain) {
 
 TEST(Top, FollowsTheRunThatIsTrained) {
   const TempFolder folder;
-  Pty training(folder.path(), "tightloop " + endless("mine") + " >log 2>&1");
+  Pty training(folder.path(), "exec tightloop " + endless("mine") + " >log 2>&1");
   ASSERT_TRUE(training.until(
       [&] { return contains(testing::run(folder.path(), "cat runs/mine/events.jsonl").output, "saved"); }));
   Pty top(folder.path(), "stty -a >before; tightloop top; code=$?; stty -a >after; exit $code");
@@ -98,7 +98,7 @@ TEST(Top, FollowsTheRunThatIsTrained) {
   EXPECT_EQ(run(folder.path(), "cmp before after").exit_code, 0) << "the terminal is as it was";
   EXPECT_FALSE(contains(top.text(), "q leaves")) << top.text();
 
-  Pty interrupted(folder.path(), "tightloop top runs/mine");
+  Pty interrupted(folder.path(), "exec tightloop top runs/mine");
   ASSERT_TRUE(interrupted.until("q leaves")) << interrupted.text();
   interrupted.send("\003");
   EXPECT_EQ(interrupted.wait(), 0) << interrupted.text();
