@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -9,6 +11,26 @@
 #include "core/terminal/progress_line.h"
 
 namespace tightloop {
+
+namespace {
+
+constexpr std::array<uint32_t, 256> kCrc32c = [] {
+  std::array<uint32_t, 256> table{};
+  for (uint32_t byte = 0; byte < table.size(); ++byte) {
+    uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0x82F63B78u : 0u);
+    table[byte] = crc;
+  }
+  return table;
+}();
+
+}  // namespace
+
+uint32_t crc32c(std::string_view bytes) {
+  uint32_t crc = ~uint32_t{0};
+  for (const char byte : bytes) crc = crc >> 8 ^ kCrc32c[(crc ^ static_cast<uint8_t>(byte)) & 0xFF];
+  return ~crc;
+}
 
 uint64_t hash64(const void* data, size_t size, uint64_t seed) {
   return XXH3_64bits_withSeed(data, size, seed);

@@ -30,6 +30,9 @@ class Hasher {
   void* state_;
 };
 
+/// CRC-32C (Castagnoli): the checksum of formats that ask for it.
+uint32_t crc32c(std::string_view bytes);
+
 /// 16 lower-case hexadecimal digits.
 std::string hex64(uint64_t value);
 
