@@ -260,7 +260,7 @@ TrainResult Trainer::train() {
     if (done_ > 0) log::info("Resuming after step {}.", done_);
     announce();
     evaluator_->check();
-    metrics_ = std::make_unique<Metrics>(recipe_.log, standard_sinks(run_.metrics(), done_));
+    metrics_ = std::make_unique<Metrics>(recipe_.log, sinks_of(run_, recipe_, done_));
   }
   evaluator_->set_possible(processes_.any(evaluator_->possible()));
   note_start();
@@ -308,8 +308,8 @@ TrainResult Trainer::train() {
   result.stopped_early = next == Next::kStopEarly;
   result.interrupted = next == Next::kInterrupted;
   result.mean_loss = progress_->mean_loss();
-  if (metrics_) result.losses = metrics_->finish();
   result.seconds = seconds_since(started);
+  if (metrics_) result.losses = metrics_->finish();
   return result;
 }
 

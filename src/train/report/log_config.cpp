@@ -22,6 +22,18 @@ void LogConfig::describe(Fields& fields) {
   fields.add("reduced_logging", reduced_logging, "Only loss, learning rate, epoch and step");
   fields.add("log_dataset_metrics", log_dataset_metrics, "Accuracy, and loss and accuracy by source");
   fields.add("asynchronous", asynchronous, "Metrics are written by a thread of their own");
+  fields.add("tensorboard", tensorboard, "Event files for TensorBoard, in tensorboard/ of the run's folder");
+  fields.add("csv", csv, "metrics.csv in the run's folder: a row for each line, a column for each number");
+}
+
+void WandbConfig::describe(Fields& fields) {
+  fields.add("mode", mode, "Whether metrics, settings and samples go to Weights & Biases");
+  fields.add("project", project, "Its project");
+  fields.add("entity", entity, "User or team that it belongs to; empty: as wandb login has it");
+  fields.add("name", name, "What the run is called there; empty: run.name");
+  fields.add("id", id, "The W&B run to go on with; empty: a new one, which a resumed run continues");
+  fields.add("tags", tags, "Labels of the run");
+  fields.add("python", python, "The Python that has the package wandb");
 }
 
 Due due(const LogConfig& config, int64_t before, int64_t step, bool last) {

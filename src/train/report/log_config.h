@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/choice.h"
 
@@ -23,6 +24,25 @@ struct LogConfig {
   int64_t flush_steps = 200;
   FlopCount flops = FlopCount::kShapes;
   bool reduced_logging = false, log_dataset_metrics = true, asynchronous = true;
+  bool tensorboard = true, csv = false;
+
+  void describe(Fields& fields);
+};
+
+/// Whether Weights & Biases gets a run's metrics.
+enum class WandbMode { kOff, kOnline, kOffline };
+template <>
+inline constexpr auto kChoices<WandbMode> = std::to_array<Choice<WandbMode>>({
+    {WandbMode::kOff, "off"},
+    {WandbMode::kOnline, "online", "uploaded while the run trains (wandb login)"},
+    {WandbMode::kOffline, "offline", "kept in the run's folder, for wandb sync"},
+});
+
+/// Section "wandb".
+struct WandbConfig {
+  WandbMode mode = WandbMode::kOff;
+  std::string project = "tightloop", entity, name, id, python = "python3";
+  std::vector<std::string> tags;
 
   void describe(Fields& fields);
 };

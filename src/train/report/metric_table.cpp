@@ -24,6 +24,9 @@ const std::vector<Metric>& metric_table() {
   using B = LossBuffer;
   static const std::vector<Metric> table{
       {.name = "global_step", .help = "the step", .reduced = true},
+      {.name = "time",
+       .help = "when the line was made: seconds since 1970, to the millisecond",
+       .reduced = true},
       {.name = "syncs", .help = "times that the host waited for the device (or would have), since the start"},
       {.name = "training/loss",
        .help = "mean over the supervised tokens since the line before",
@@ -109,7 +112,8 @@ const std::vector<Metric>& metric_table() {
        .column = B::kBalance},
       {.name = "training/expert_loads",
        .help = "of a mixture of experts: the fraction of choices that each got, by layer",
-       .reduction = R::kExpertLoads},
+       .reduction = R::kExpertLoads,
+       .list = true},
       {.name = "training/loss_scale",
        .help = "fp16: what losses are multiplied by",
        .reduction = R::kLast,

@@ -31,6 +31,7 @@ struct Metric {
   LossBuffer::Column column = LossBuffer::kColumns;  // what is reduced
   bool reduced = false;                              // also with log.reduced_logging
   bool left_out_at_zero = false;
+  bool list = false;  // numbers by layer: a histogram in charts, and no column of metrics.csv
   std::string (*text)(double value, bool running) = nullptr;  // on the terminal, where it is shown there
 };
 

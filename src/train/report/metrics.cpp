@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "core/threads.h"
 #include "train/report/metric_table.h"
+#include "train/run/run_events.h"
 
 namespace tightloop {
 
@@ -66,42 +67,55 @@ class Metrics::Writer {
       : flush_steps_(config.flush_steps), sinks_(std::move(sinks)) {
     if (config.asynchronous) thread_ = std::thread([this] { run(); });
   }
-  ~Writer() { stop(); }
+  ~Writer() { stop(/*failed=*/true); }
 
-  /// Without a line: flush.
-  void push(std::optional<MetricsLine> line) {
-    if (line) spell_non_finite(line->values);
-    if (thread_.joinable()) {
-      queue_.push(std::move(line));
-    } else {
-      handle(line);
-    }
+  void push_line(MetricsLine line) {
+    line.values["time"] = unix_time();
+    spell_non_finite(line.values);
+    push({.line = std::move(line)});
   }
-  void stop() {
+  void push_sample(nlohmann::json sample) { push({.sample = std::move(sample)}); }
+  void push_flush() { push({}); }
+  void stop(bool failed) {
     queue_.close();
     if (thread_.joinable()) thread_.join();
     flush();
+    for_each_sink([&](Sink& sink) { sink.finish(failed); });
     sinks_.clear();
   }
 
  private:
+  /// One of the two; neither: flush.
+  struct Item {
+    std::optional<MetricsLine> line{};
+    std::optional<nlohmann::json> sample{};
+  };
+
+  void push(Item item) {
+    if (thread_.joinable())
+      queue_.push(std::move(item));
+    else
+      handle(item);
+  }
+
   void run() {
     while (true) {
       if (!queue_.wait_for(kIdle)) {
         flush();
         continue;
       }
-      const auto line = queue_.pop();
-      if (!line) return;
-      handle(*line);
+      const auto item = queue_.pop();
+      if (!item) return;
+      handle(*item);
     }
   }
 
-  void handle(const std::optional<MetricsLine>& line) {
-    if (!line) return flush();
-    for_each_sink([&](Sink& sink) { sink.write(*line); });
+  void handle(const Item& item) {
+    if (!item.line && !item.sample) return flush();
     unflushed_ = true;
-    const int64_t step = line->values.value("global_step", int64_t{0});
+    if (item.sample) return for_each_sink([&](Sink& sink) { sink.sample(*item.sample); });
+    for_each_sink([&](Sink& sink) { sink.write(*item.line); });
+    const int64_t step = item.line->values.value("global_step", int64_t{0});
     const bool due = flush_steps_ > 0 && step / flush_steps_ != flushed_step_ / flush_steps_;
     if (due) flushed_step_ = step;
     // Who follows the file sees a line after a second at most, however quickly others come.
@@ -131,7 +145,7 @@ class Metrics::Writer {
   int64_t flushed_step_ = 0;
   bool unflushed_ = false;
   std::chrono::steady_clock::time_point flushed_ = std::chrono::steady_clock::now();
-  BoundedQueue<std::optional<MetricsLine>> queue_{4096};
+  BoundedQueue<Item> queue_{4096};
   std::thread thread_;
 };
 
@@ -142,12 +156,13 @@ Metrics::~Metrics() = default;
 void Metrics::interval(const IntervalReport& report) {
   const auto loss = report.number("training/loss");
   if (loss && !report.running) losses_.push_back(*loss);
-  writer_->push(MetricsLine{values_of(report, reduced_), report});
+  writer_->push_line({values_of(report, reduced_), report});
 }
-void Metrics::line(const nlohmann::json& line) { writer_->push(MetricsLine{line}); }
-void Metrics::flush() { writer_->push(std::nullopt); }
+void Metrics::line(const nlohmann::json& line) { writer_->push_line({line}); }
+void Metrics::sample(nlohmann::json sample) { writer_->push_sample(std::move(sample)); }
+void Metrics::flush() { writer_->push_flush(); }
 std::vector<double> Metrics::finish() {
-  writer_->stop();
+  writer_->stop(/*failed=*/false);
   return losses_;
 }
 

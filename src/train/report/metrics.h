@@ -26,7 +26,7 @@ struct IntervalReport {
 
 /// A line on its way to where metrics go.
 struct MetricsLine {
-  nlohmann::json values;                   // name to number; "global_step" is always there
+  nlohmann::json values;                   // name to number; "global_step" and "time" are always there
   std::optional<IntervalReport> report{};  // what the values of a training line were made of
   bool running() const { return report && report->running; }
 };
@@ -36,7 +36,11 @@ class Sink {
  public:
   virtual ~Sink() = default;
   virtual void write(const MetricsLine& line) = 0;
+  /// What the model wrote, as in samples.jsonl.
+  virtual void sample(const nlohmann::json& /*sample*/) {}
   virtual void flush() = 0;
+  /// The last call, after a flush. `failed`: training ended with an error.
+  virtual void finish(bool /*failed*/) {}
 };
 
 /// Hands lines to the sinks, on a thread of its own (log.asynchronous): the training loop only passes
@@ -49,9 +53,12 @@ class Metrics {
   void interval(const IntervalReport& report);
   /// Any other line: {"global_step": N, "eval/loss": ...}.
   void line(const nlohmann::json& line);
+  /// A line of samples.jsonl, for sinks that show texts; the file itself is not theirs.
+  void sample(nlohmann::json sample);
   /// All so far is to be on disk soon (before a checkpoint counts on it). Does not wait.
   void flush();
-  /// Waits until all of it is written. The losses reported so far, in order.
+  /// Waits until all of it is written. The losses reported so far, in order. Without this call training
+  /// counts as failed.
   std::vector<double> finish();
 
  private:

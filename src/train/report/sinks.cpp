@@ -5,8 +5,12 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/terminal/terminal.h"
+#include "train/report/csv_sink.h"
 #include "train/report/metric_table.h"
+#include "train/report/tensorboard_sink.h"
 #include "train/report/terminal_sink.h"
+#include "train/report/wandb_sink.h"
+#include "train/run/run_settings.h"
 
 namespace tightloop {
 
@@ -23,6 +27,25 @@ void drop_lines_after(const fs::path& file, int64_t step) {
     kept += line + "\n";
   }
   write_file_whole(file, kept);
+}
+
+/// Columns of metrics.csv that every run has; those by source come with their first values.
+std::vector<std::string> csv_columns() {
+  std::vector<std::string> columns;
+  for (const Metric& metric : metric_table())
+    if (!metric.list && metric.name.find('<') == metric.name.npos) columns.emplace_back(metric.name);
+  return columns;
+}
+
+/// All settings, for those who read numbers as numbers.
+nlohmann::json settings_by_section(Recipe& recipe) {
+  nlohmann::json settings = nlohmann::json::object();
+  for (const auto& [key, text] : values_in(recipe.bind().to_yaml())) {
+    const size_t dot = key.find('.');
+    auto value = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    settings[key.substr(0, dot)][key.substr(dot + 1)] = value.is_discarded() ? nlohmann::json(text) : value;
+  }
+  return settings;
 }
 
 }  // namespace
@@ -57,6 +80,24 @@ std::vector<std::unique_ptr<Sink>> standard_sinks(const fs::path& file, int64_t 
   std::vector<std::unique_ptr<Sink>> sinks;
   sinks.push_back(std::make_unique<JsonLinesSink>(file, resumed_step));
   sinks.push_back(std::make_unique<TerminalSink>(file.parent_path()));
+  return sinks;
+}
+
+std::vector<std::unique_ptr<Sink>> sinks_of(const RunFolder& run, Recipe& recipe, int64_t resumed_step) {
+  auto sinks = standard_sinks(run.metrics(), resumed_step);
+  const auto add = [&](bool wanted, const char* where, const auto& make) {
+    try {
+      if (wanted) sinks.push_back(make());
+    } catch (const std::exception& error) {
+      log::warn("Metrics are not kept {}, training goes on: {}", where, error.what());
+    }
+  };
+  add(recipe.log.tensorboard, "for TensorBoard",
+      [&] { return std::make_unique<TensorboardSink>(run.tensorboard(), resumed_step); });
+  add(recipe.log.csv, "in metrics.csv",
+      [&] { return std::make_unique<CsvSink>(run.csv(), csv_columns(), resumed_step); });
+  add(recipe.wandb.mode != WandbMode::kOff, "by Weights & Biases",
+      [&] { return std::make_unique<WandbSink>(recipe.wandb, run.root(), settings_by_section(recipe)); });
   return sinks;
 }
 

@@ -7,8 +7,11 @@
 #include <vector>
 
 #include "train/report/metrics.h"
+#include "train/run/run_folder.h"
 
 namespace tightloop {
+
+struct Recipe;
 
 /// metrics.jsonl: one object a line.
 class JsonLinesSink : public Sink {
@@ -28,5 +31,8 @@ std::string progress_text(const IntervalReport& report);
 
 /// What every run has: the terminal and metrics.jsonl.
 std::vector<std::unique_ptr<Sink>> standard_sinks(const std::filesystem::path& file, int64_t resumed_step);
+
+/// The same, and those that the settings ask for. One of these that cannot begin is a warning.
+std::vector<std::unique_ptr<Sink>> sinks_of(const RunFolder& run, Recipe& recipe, int64_t resumed_step);
 
 }  // namespace tightloop

@@ -44,8 +44,9 @@ std::vector<fs::path> content(const fs::path& root) {
 /// Whether it has a name that the program itself writes into a run. A folder of checkpoints with anything
 /// else in it is somebody else's.
 bool is_own(const RunFolder& run, const fs::path& entry) {
-  const auto own = {run.config(),    run.metrics(), run.events(),           run.samples(),     run.log(),
-                    run.tokenizer(), run.index(),   run.target_tokenizer(), run.checkpoints(), run.report()};
+  const auto own = {run.config(),           run.metrics(),     run.events(), run.samples(), run.csv(),
+                    run.tensorboard(),      run.wandb(),       run.report(), run.log(),     run.tokenizer(),
+                    run.target_tokenizer(), run.checkpoints(), run.index()};
   const std::string name = entry.filename().string();
   return std::ranges::count(own, run.root() / name.substr(0, name.find(".partial-"))) > 0 &&
          (entry != run.checkpoints() ||

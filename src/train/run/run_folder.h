@@ -45,6 +45,9 @@ class RunFolder {
   std::filesystem::path events() const { return root_ / "events.jsonl"; }
   std::filesystem::path samples() const { return root_ / "samples.jsonl"; }
   std::filesystem::path report() const { return root_ / "report.html"; }
+  std::filesystem::path csv() const { return root_ / "metrics.csv"; }
+  std::filesystem::path tensorboard() const { return root_ / "tensorboard"; }
+  std::filesystem::path wandb() const { return root_ / "wandb"; }
   std::filesystem::path log() const { return root_ / "log.txt"; }
   std::filesystem::path tokenizer() const { return root_ / "tokenizer"; }
   /// Of the translations, where it is not that of the sources; may be absent.

@@ -17,6 +17,7 @@ Config Recipe::bind() {
   config.add_section("train", train, "The loop, the optimizer and the schedule");
   config.add_section("log", log,
                      "What is written about a run, and how often (train.logging_steps: the loss); 0: never");
+  config.add_section("wandb", wandb, "Metrics to Weights & Biases, through its Python package");
   config.add_section("ops", ops, "How operators run");
   config.set_other_names(other_names());
   return config;

@@ -27,6 +27,7 @@ struct Recipe {
   LoraConfig lora;
   TrainConfig train;
   LogConfig log;
+  WandbConfig wandb;
   ops::OpsConfig ops;
 
   /// What resolve_sizes() expects of the files, to be corrected once they are read; 0: nothing was said.

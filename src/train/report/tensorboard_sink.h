@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "train/report/event_file.h"
+#include "train/report/metrics.h"
+
+namespace tightloop {
+
+/// runs/NAME/tensorboard: numbers as scalars, lists as histograms, samples as texts.
+class TensorboardSink : public Sink {
+ public:
+  /// When a run goes on after `resumed_step`, points of later steps are dropped.
+  TensorboardSink(const std::filesystem::path& folder, int64_t resumed_step);
+  void write(const MetricsLine& line) override;
+  void sample(const nlohmann::json& sample) override;
+  void flush() override { file_.flush(); }
+
+ private:
+  EventFile file_;
+  int64_t sampled_step_ = -1;
+  std::map<std::string, int> samples_;  // of that step, by kind
+};
+
+}  // namespace tightloop
