@@ -6,7 +6,7 @@
 namespace tightloop::testing {
 namespace {
 
-nlohmann::json csv_line(int64_t step, nlohmann::json more) {
+nlohmann::json csv_line(int64_t step, const nlohmann::json& more = nlohmann::json::object()) {
   nlohmann::json line{{"global_step", step}, {"time", 1.5}};
   line.update(more);
   return line;
@@ -72,10 +72,10 @@ TEST(CsvSink, AResumedRunDropsLaterRowsAndBrokenOnes) {
 TEST(CsvSink, OneThatIsRemovedIsNotWrittenOnInSilence) {
   const TempFolder folder;
   CsvSink sink(folder / "metrics.csv", {}, 0);
-  sink.write({csv_line(1, {})});
+  sink.write({csv_line(1)});
   sink.flush();
   fs::remove(folder / "metrics.csv");
-  sink.write({csv_line(2, {})});
+  sink.write({csv_line(2)});
   const auto message = error_of(ExitCode::kCheckpoint, [&] { sink.flush(); });
   EXPECT_NE(message.find("metrics.csv"), std::string::npos);
   error_of(ExitCode::kCheckpoint, [&] { CsvSink(folder / "no" / "metrics.csv", {}, 0); });

@@ -6,6 +6,7 @@ usage: read_wandb.py RUN_FOLDER OUTPUT
 """
 import glob
 import json
+import math
 import struct
 import sys
 import zlib
@@ -37,8 +38,15 @@ def records(path):
             yield record
 
 
+def strict(value):
+    """Without numbers that JSON does not have."""
+    if isinstance(value, dict):
+        return {name: strict(item) for name, item in value.items()}
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def named(items):
-    return {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
+    return {item.key or "/".join(item.nested_key): strict(json.loads(item.value_json)) for item in items}
 
 
 runs = []

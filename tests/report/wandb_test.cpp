@@ -86,6 +86,7 @@ TEST(Wandb, HasHistogramsSamplesAndNumbersThatAreNotFinite) {
   ASSERT_EQ(kept.size(), 1u) << kept;
   const auto& history = kept[0].at("history");
   ASSERT_EQ(history.size(), 2u) << history;
+  EXPECT_EQ(history[0].at("training/loss"), "nan");
   EXPECT_EQ(history[0].at("loads/0/_type"), "histogram") << history[0];
   EXPECT_EQ(history[0].at("samples/_type"), "table-file") << history[0];
   EXPECT_EQ(history[1].at("training/loss"), 1.25);
