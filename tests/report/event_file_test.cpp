@@ -22,6 +22,7 @@ std::string hex_of(std::string_view bytes) {
 constexpr const char* kVersionRecord =
     "1800000000000000a37f4b220900002040fc54d9411a0d627261696e2e4576656e743a322b353110";
 constexpr const char* kSessionRecord = "0f000000000000006d532b090900002040fc54d94110153a0208019ae9161c";
+constexpr const char* kStartRecord = "0d000000000000003c37b8340900002040fc54d9413a020801a870fdd5";
 constexpr const char* kScalarRecord =
     "2400000000000000422b804d0900002040fc54d94110ac022a160a140a0d747261696e696e672f6c6f73731500002040"
     "38734724";
@@ -39,7 +40,7 @@ TEST(EventFile, IsByteForByteWhatTensorBoardWrites) {
   EXPECT_EQ(hex_of(read_file(file.path())), std::string(kVersionRecord) + kSessionRecord + kScalarRecord);
   EventFile fresh(folder / "b", 1700000000.5, 0);
   fresh.flush();
-  EXPECT_EQ(hex_of(read_file(fresh.path())), kVersionRecord) << "nothing to purge";
+  EXPECT_EQ(hex_of(read_file(fresh.path())), std::string(kVersionRecord) + kStartRecord);
 }
 
 TEST(EventFile, TextsAndHistogramsAreWhatTensorBoardWrites) {

@@ -13,7 +13,7 @@ import urllib.request
 logdir, output = sys.argv[1:3]
 server = subprocess.Popen(
     [sys.executable, "-m", "tensorboard.main", "--logdir", logdir, "--host", "127.0.0.1", "--port", "0"] + sys.argv[3:]
-    + ["--samples_per_plugin", "scalars=0,text=1000,histograms=1000", "--reload_interval", "1"],
+    + ["--samples_per_plugin", "scalars=10000,text=1000,histograms=1000", "--reload_interval", "1"],
     stderr=subprocess.PIPE, text=True)
 
 

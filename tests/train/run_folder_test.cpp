@@ -127,6 +127,11 @@ TEST(RunFolder, OneThatNeverCameToACheckpointStartsAgain) {
       const auto run = RunFolder::create(root, false);
       write_file_whole(run.tokenizer() / "tokenizer.json", "{");
       write_file_whole(run.root() / "config.yaml.partial-00000000-1-0", "tr");
+      write_file_whole(run.csv(), "global_step,time\n");
+      for (const auto& sink : {run.tensorboard(), run.wandb()}) {
+        fs::create_directory(sink);
+        write_file_whole(sink / "some file", "of a sink");
+      }
       write_file_whole(run.log(), "2026-01-31 10:20:30.456 info hello\n");
       if (configured) write_file_whole(run.config(), "train:\n");
       ::_exit(0);

@@ -131,7 +131,9 @@ EventFile::EventFile(const fs::path& folder, double time, int64_t purge_step) {
   const std::string begin = double_field(kEventWallTime, time);
   file_ << tf_record(begin + bytes_field(kEventFileVersion, "brain.Event:2"));
   const std::string restart = bytes_field(kEventSessionLog, integer_field(kSessionLogStatus, kSessionStart));
-  if (purge_step > 0) file_ << tf_record(begin + integer_field(kEventStep, purge_step) + restart);
+  // Of a run's first file, too: TensorBoard takes the first that it sees for a start and purges by later
+  // ones.
+  file_ << tf_record(begin + (purge_step > 0 ? integer_field(kEventStep, purge_step) : "") + restart);
 }
 
 void EventFile::add(double time, int64_t step, const std::vector<std::string>& summaries) {

@@ -25,7 +25,8 @@ def begin(start):
         )
     run = init(resume="allow", settings=wandb.Settings(console="off", silent=True), **start)
     run.define_metric("eval/loss", summary="min,last")
-    answer(url=run.url or f"offline, in {os.path.dirname(run.dir)} ('wandb sync' uploads it)")
+    offline = f"offline, in {os.path.dirname(run.dir)} ('wandb sync' uploads it)"
+    answer(url=run.url if start["mode"] == "online" else offline)
     return wandb, run
 
 

@@ -112,6 +112,8 @@ void WandbSink::finish(bool failed) {
   if (helper_->dropped() > 0) summary["dropped_lines"] = helper_->dropped();
   spell_non_finite(summary);
   const nlohmann::json last{{"finish", {{"failed", failed}, {"summary", std::move(summary)}}}};
+  log::info("Waiting for Weights & Biases, {} s at most.",
+            std::chrono::ceil<std::chrono::seconds>(limits_.patience).count());
   const bool ended = helper_->finish(limits_.patience, last.dump());
   if (helper_->dropped() > 0)
     log::warn("Weights & Biases did not get {} lines: its process was too slow. metrics.jsonl has all.",
