@@ -26,7 +26,7 @@ def begin(start):
     run = init(resume="allow", settings=wandb.Settings(console="off", silent=True), **start)
     run.define_metric("eval/loss", summary="min,last")
     offline = f"offline, in {os.path.dirname(run.dir)} ('wandb sync' uploads it)"
-    answer(url=run.url if start["mode"] == "online" else offline)
+    answer(url=offline if run.offline else run.url)
     return wandb, run
 
 
