@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/log.h"
 #include "core/terminal/terminal.h"
 #include "train/report/csv_sink.h"
 #include "train/report/metric_table.h"
