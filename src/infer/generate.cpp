@@ -121,6 +121,13 @@ std::vector<Answer> generate(LanguageModel& model, std::span<const Prompt> promp
   while (rows.size() > 0) {
     const size_t upto = std::min(next_read, read + kReadAtOnce);
     const auto hidden = model.forward(rows.ids(read, upto, model.device()), {.cache = &cache}).hidden_BTD;
+    if (cache.length() != static_cast<int64_t>(upto))
+      throw usage_error(
+          "model.family {} reads {} tokens and leaves {} in the cache: a forward pass with Pass::cache adds "
+          "its "
+          "tokens' keys and values to it (AttentionScope does), or later ones are computed from wrong "
+          "inputs.",
+          model.config().family, upto, cache.length());
     read = upto;
     // Rows that have not reached the end of their prompt have their next token already.
     std::vector<size_t> due;

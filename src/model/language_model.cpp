@@ -13,6 +13,13 @@ const std::vector<at::Tensor>& LanguageModel::block_parameters(int64_t layer) {
     const auto prefix = fmt::format("blocks.{}.", next);
     for (const auto& parameter : parameters_.all())
       if (parameter.name.starts_with(prefix)) own.push_back(parameter.value);
+    // Recomputed without them, the block's weights would get no gradient, in silence.
+    if (own.empty())
+      throw usage_error(
+          "model.family {}: no parameter is called '{}...'. The parameters of block N have names that begin "
+          "with "
+          "blocks.N., which is how activation checkpointing finds them.",
+          config_.family, prefix);
   }
   return block_parameters_[layer];
 }

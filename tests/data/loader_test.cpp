@@ -34,6 +34,23 @@ std::vector<Tokens> take(Loader& loader, int count) {
   return batches;
 }
 
+TEST(Loader, OptionsThatMakeNoSenseAreRefused) {
+  const auto store = counting(1000);
+  const auto refused = [&](LoaderOptions wrong) {
+    testing::error_of(ExitCode::kUsage, [&] { Loader(store, wrong); });
+  };
+  refused(options(0, 16));
+  refused(options(4, 0));
+  refused(options(4, -3));
+  auto wrong = options(4, 16);
+  wrong.first_batch = -5;
+  refused(wrong);
+  wrong = options(4, 16);
+  wrong.rank = 2, wrong.world = 2;
+  refused(wrong);
+  testing::error_of(ExitCode::kUsage, [&] { Loader(nullptr, options(4, 16)); });
+}
+
 TEST(Loader, TheSameBatchesForAnyThreads) {
   const auto store = counting(10000);
   auto with = options(4, 16);

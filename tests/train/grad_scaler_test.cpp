@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/where.h>
@@ -63,6 +64,20 @@ TEST(Autocast, HoldsWithinItsScopeAlone) {
     EXPECT_EQ(at::matmul(a, a).scalar_type(), at::kBFloat16);
   }
   EXPECT_EQ(at::matmul(a, a).scalar_type(), at::kFloat);
+}
+
+TEST(GradScaler, IsUnscaledOnceBeforeAStep) {
+  GradScaler scaler(at::kCPU, {.initial = 1024});
+  const auto nothing = [](const at::Tensor&) {};
+  testing::error_of(ExitCode::kUsage, [&] { scaler.step(nothing); });
+  const std::vector<at::Tensor> gradients{at::full({2}, 1024.0),
+                                          at::Tensor()};  // one had no part in the loss
+  scaler.unscale_(gradients);
+  EXPECT_EQ(gradients[0][0].item<double>(), 1);
+  testing::error_of(ExitCode::kUsage, [&] { scaler.unscale_(gradients); });
+  scaler.step(nothing);
+  scaler.update();
+  testing::error_of(ExitCode::kUsage, [&] { scaler.step(nothing); });
 }
 
 }  // namespace

@@ -36,15 +36,28 @@ LoaderOptions loader_options(const DataConfig& config) {
   return options;
 }
 
+namespace {
+
+/// Before anything divides by them.
+const LoaderOptions& checked(const LoaderOptions& options, const Documents* documents) {
+  if (!documents) throw usage_error("a loader needs documents.");
+  if (options.seq_len <= 0 || options.rows <= 0)
+    throw usage_error("a loader needs rows (has {}) and a row's length (has {}) above 0.", options.rows,
+                      options.seq_len);
+  if (options.rank < 0 || options.rank >= options.world)
+    throw usage_error("a loader's rank is below its world: {} of {} is not.", options.rank, options.world);
+  if (options.first_batch < 0)
+    throw usage_error("a loader starts at batch 0 or later, not {}.", options.first_batch);
+  return options;
+}
+
+}  // namespace
+
 Loader::Loader(std::shared_ptr<const Documents> documents, const LoaderOptions& options)
-    : options_(options),
+    : options_(checked(options, documents.get())),
       first_row_(options.first_row.value_or(options.first_batch * options.world * options.rows)),
       plan_(make_row_plan(options.rows_kind, std::move(documents), options.seq_len, options.pad_id,
                           options.seed)) {
-  if (options.rows <= 0 || options.rank < 0 || options.rank >= options.world) {
-    throw usage_error("a loader needs rows (has {}) and a rank below its world (has {} of {}).", options.rows,
-                      options.rank, options.world);
-  }
   if (options.rows > INT32_MAX / plan_->length()) {
     throw usage_error("{} rows of {} tokens are more than a batch can hold.", options.rows, plan_->length());
   }

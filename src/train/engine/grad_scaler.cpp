@@ -8,6 +8,8 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
+#include "core/error.h"
+
 namespace tightloop {
 
 GradScaler::GradScaler(at::Device device, const GradScalerConfig& config) : config_(config) {
@@ -19,8 +21,21 @@ GradScaler::GradScaler(at::Device device, const GradScalerConfig& config) : conf
 
 at::Tensor GradScaler::scale(const at::Tensor& loss) const { return loss * scale_; }
 
-void GradScaler::unscale_(std::vector<at::Tensor>& gradients) {
+void GradScaler::require_unscaled() const {
+  if (!unscaled_) throw usage_error("GradScaler::step(): call unscale_(gradients) before it, once a step.");
+}
+
+void GradScaler::unscale_(const std::vector<at::Tensor>& all) {
   c10::NoGradGuard no_grad;
+  if (unscaled_)
+    throw usage_error(
+        "GradScaler::unscale_() was called already since the last update(): gradients would be "
+        "divided twice.");
+  unscaled_ = true;
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& gradient : all)
+    if (gradient.defined()) gradients.push_back(gradient);
+  if (gradients.empty()) return;
   // In double, as torch does it: the reciprocal of a power of two is exact anyway.
   at::_amp_foreach_non_finite_check_and_unscale_(gradients, found_inf_,
                                                  at::reciprocal(scale_.to(at::kDouble)).to(at::kFloat));
@@ -31,6 +46,7 @@ void GradScaler::update() {
   at::_amp_update_scale_(scale_, growth_, found_inf_, config_.growth, config_.backoff,
                          config_.growth_interval);
   found_inf_.zero_();
+  unscaled_ = false;
 }
 
 void GradScaler::update(const at::Tensor& found_inf) {

@@ -27,11 +27,14 @@ class GradScaler {
   GradScaler(at::Device device, const GradScalerConfig& config);
 
   at::Tensor scale(const at::Tensor& loss) const;
-  /// Divides gradients by the scale, in place, and notes whether any is infinite or NaN.
-  void unscale_(std::vector<at::Tensor>& gradients);
-  /// Calls `update(found_inf)`: fp32 (1) on the device, not 0 when this step must change nothing.
+  /// Divides gradients by the scale, in place, and notes whether any is infinite or NaN; undefined ones are
+  /// passed over. Once a step: a second call before update() is an error.
+  void unscale_(const std::vector<at::Tensor>& gradients);
+  /// Calls `update(found_inf)`: fp32 (1) on the device, not 0 when this step must change nothing. Gradients
+  /// are unscaled first; torch's scaler would do that by itself, but this one does not know them.
   template <class Update>
   void step(Update&& update) {
+    require_unscaled();
     update(found_inf_);
   }
   /// Grows the scale after growth_interval good steps, backs off after a bad one.
@@ -47,8 +50,11 @@ class GradScaler {
   NamedTensors state() const { return {{"scaler.scale", scale_}, {"scaler.growth", growth_}}; }
 
  private:
+  void require_unscaled() const;
+
   GradScalerConfig config_;
   at::Tensor scale_, growth_, found_inf_;
+  bool unscaled_ = false;  // since the last update()
 };
 
 }  // namespace tightloop
