@@ -304,6 +304,14 @@ std::optional<int32_t> Bpe::token_id(std::string_view token) const {
   return found->second;
 }
 
+std::vector<int32_t> Bpe::token_bytes() const {
+  std::vector<int32_t> bytes;
+  for (const auto& token : model_.tokens) bytes.push_back(static_cast<int32_t>(token.bytes.size()));
+  for (const AddedToken& token : model_.added)
+    if (token.special) bytes[token.id] = 0;
+  return bytes;
+}
+
 int32_t Bpe::end_of_text() const {
   if (!end_of_text_)
     throw data_error("{} has no token that ends a document. Add one named <|endoftext|> to it.", source_);

@@ -32,6 +32,7 @@ class Bpe : public Tokenizer {
   void encode(std::string_view text, std::vector<int32_t>& ids, SpecialText special) const override;
   std::string decode(std::span<const int32_t> ids) const override;
   std::optional<int32_t> token_id(std::string_view token) const override;
+  std::vector<int32_t> token_bytes() const override;
   int32_t end_of_text() const override;
   /// Writes tokenizer.json, as Hugging Face tokenizers has it, and tokenizer_config.json where that does not
   /// say it all.

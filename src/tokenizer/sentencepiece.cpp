@@ -124,6 +124,20 @@ std::optional<int32_t> SentencePiece::token_id(std::string_view token) const {
   return id;
 }
 
+std::vector<int32_t> SentencePiece::token_bytes() const {
+  constexpr std::string_view kSpace = "\u2581";
+  std::vector<int32_t> bytes;
+  for (int id = 0; id < vocab_size(); ++id) {
+    const std::string& piece = processor_->IdToPiece(id);
+    size_t size = piece.size();
+    for (size_t at = piece.find(kSpace); at != piece.npos; at = piece.find(kSpace, at + kSpace.size()))
+      size -= kSpace.size() - 1;
+    const bool text = !processor_->IsControl(id) && !processor_->IsUnknown(id) && !processor_->IsUnused(id);
+    bytes.push_back(processor_->IsByte(id) ? 1 : text ? static_cast<int32_t>(size) : 0);
+  }
+  return bytes;
+}
+
 int32_t SentencePiece::end_of_text() const {
   const int id = processor_->eos_id();
   if (id < 0) throw data_error("{} has no end of sentence. Train it with one (eos_id).", source_);

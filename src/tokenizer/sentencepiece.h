@@ -27,6 +27,8 @@ class SentencePiece : public Tokenizer {
   }
   std::string decode(std::span<const int32_t> ids) const override;
   std::optional<int32_t> token_id(std::string_view token) const override;
+  /// Of the text as the model normalizes it: a word's mark is the space before it.
+  std::vector<int32_t> token_bytes() const override;
   /// The model's end of sentence.
   int32_t end_of_text() const override;
   /// Writes tokenizer.model.

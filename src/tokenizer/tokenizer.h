@@ -42,6 +42,8 @@ class Tokenizer {
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
   /// The id of a token that is written exactly so ("<|endoftext|>"), special or not.
   virtual std::optional<int32_t> token_id(std::string_view token) const = 0;
+  /// By id, the bytes of text that each token spells; 0 for special tokens. Empty where nobody knows.
+  virtual std::vector<int32_t> token_bytes() const { return {}; }
   /// The token that separates documents.
   virtual int32_t end_of_text() const = 0;
   /// Writes the files that load_tokenizer() reads into a folder that exists.

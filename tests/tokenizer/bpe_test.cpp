@@ -54,6 +54,17 @@ TEST(Bpe, special_tokens_in_text_are_parsed_or_spelled) {
   EXPECT_EQ(tokenizer->decode(spelled), "<|user|>");
 }
 
+TEST(Bpe, tokens_have_the_bytes_that_they_spell) {
+  const auto tokenizer = small_tokenizer();
+  const auto bytes = tokenizer->token_bytes();
+  ASSERT_EQ(bytes.size(), static_cast<size_t>(tokenizer->vocab_size()));
+  for (int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
+    const auto text = tokenizer->decode({&id, 1});
+    const bool special = text == "<|endoftext|>" || text == "<|user|>";
+    EXPECT_EQ(bytes[id], special ? 0 : static_cast<int32_t>(text.size())) << text;
+  }
+}
+
 TEST(Bpe, encode_appends) {
   const auto tokenizer = small_tokenizer();
   std::vector<int32_t> ids{1, 2};

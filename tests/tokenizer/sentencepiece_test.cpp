@@ -58,6 +58,19 @@ TEST(SentencePiece, both_kinds_train_encode_decode_and_save) {
   }
 }
 
+TEST(SentencePiece, tokens_have_the_bytes_that_they_spell) {
+  const auto list = sentences();
+  const auto tokenizer = trained(TokenizerType::kUnigram, list);
+  const auto bytes = tokenizer->token_bytes();
+  ASSERT_EQ(bytes.size(), 30u);
+  for (int32_t special = 0; special < 4; ++special) EXPECT_EQ(bytes[special], 0);
+  for (const auto& sentence : list) {
+    size_t sum = 0;
+    for (const int32_t id : tokenizer->encode(sentence)) sum += bytes[id];
+    EXPECT_EQ(sum, sentence.size() + 1) << "the first word has a space before it, too";
+  }
+}
+
 TEST(SentencePiece, batches_over_threads_are_the_same) {
   const auto list = sentences();
   const auto tokenizer = trained(TokenizerType::kBpe, list);
