@@ -78,6 +78,8 @@ int Prefetcher::next() {
   std::unique_lock lock(mutex_);
   if (std::exchange(holding_, false)) room_.notify_one();
   const auto is_ready = [&] { return slots_[slot].ready == given_; };
+  ++depth_.taken;
+  for (int64_t item = given_; item < claimed_; ++item) depth_.ready += slots_[slot_of(item)].ready == item;
   if (!is_ready()) {
     Stopwatch watch(consumer_wait_);
     ready_.wait(lock, is_ready);

@@ -11,6 +11,11 @@
 
 namespace tightloop {
 
+/// How full a queue was found: the sum over all times that somebody took from it.
+struct QueueDepth {
+  int64_t ready = 0, taken = 0;
+};
+
 /// Threads that fill a ring of slots ahead of one consumer. Item k is always in slot k % slots, whoever fills
 /// it, so the order never depends on the threads. With 0 threads an item is made when it is asked for.
 class Prefetcher {
@@ -32,6 +37,8 @@ class Prefetcher {
   /// How long the consumer has waited in next(), and how long the threads have waited for room, in all.
   double wait_seconds() const { return static_cast<double>(consumer_wait_.load()) * 1e-9; }
   double idle_seconds() const { return static_cast<double>(producer_wait_.load()) * 1e-9; }
+  /// How many items were ready when next() was called, over all calls. Nothing is ever ready without threads.
+  const QueueDepth& depth() const { return depth_; }
 
  private:
   struct Slot {
@@ -51,6 +58,7 @@ class Prefetcher {
   int64_t claimed_, given_;  // the next item to be filled, and to be handed out
   bool holding_ = false;     // the consumer has a slot
   bool stopping_ = false;
+  QueueDepth depth_;                                          // of the consumer's thread
   std::atomic<int64_t> consumer_wait_{0}, producer_wait_{0};  // nanoseconds
   std::vector<std::thread> threads_;
 };

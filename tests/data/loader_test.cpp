@@ -205,5 +205,26 @@ TEST(Loader, StopsAtAnyMoment) {
   }
 }
 
+TEST(Loader, CountsTheBytesOfSupervisedTargets) {
+  auto store = std::make_shared<TokenStore>(100);
+  store->append(Tokens{0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 1, 2, 3},
+                std::vector<uint8_t>{0, 0, 0, 1, 1, 1, 0, 1, 1, 1, 1, 0, 0});
+  auto with = options(2, 3);
+  with.shuffle = false;
+  with.token_bytes = std::make_shared<const Tokens>(Tokens{0, 1, 2, 4, 8, 16, 32, 64});  // none of 8
+  Loader loader(store, with);
+  int64_t bytes = 0;
+  while (const Batch* batch = loader.try_next()) {
+    int64_t wanted = 0;
+    for (int64_t i = 0; i < batch->rows * batch->length; ++i)
+      if (batch->loss_mask[i] && batch->targets[i] < 8) wanted += (*with.token_bytes)[batch->targets[i]];
+    EXPECT_EQ(batch->bytes, wanted);
+    bytes += batch->bytes;
+  }
+  EXPECT_EQ(bytes, 4 + 8 + 16 + 64 + 0 + 1);
+  with.token_bytes.reset();
+  EXPECT_EQ(Loader(store, with).next().bytes, 0);
+}
+
 }  // namespace
 }  // namespace tightloop

@@ -66,5 +66,23 @@ TEST(Prefetcher, MeasuresWaitingOnBothSides) {
   EXPECT_LT(fast.wait_seconds(), slow.wait_seconds());
 }
 
+TEST(Prefetcher, CountsWhatIsReady) {
+  using std::chrono::milliseconds;
+  Prefetcher full(2, 5, 0, -1, [](int64_t, int) {});
+  for (int i = 0; i < 3; ++i) {
+    std::this_thread::sleep_for(milliseconds(100));
+    full.next();
+  }
+  EXPECT_EQ(full.depth().taken, 3);
+  EXPECT_EQ(full.depth().ready, 5 + 4 + 4) << "all slots; later all but the one in hand";
+  Prefetcher empty(1, 5, 0, -1, [](int64_t, int) { std::this_thread::sleep_for(milliseconds(20)); });
+  for (int i = 0; i < 5; ++i) empty.next();
+  EXPECT_EQ(empty.depth().taken, 5);
+  EXPECT_LE(empty.depth().ready, 1);
+  Prefetcher none(0, 5, 0, -1, [](int64_t, int) {});
+  none.next();
+  EXPECT_EQ(none.depth().taken, 0) << "there is no queue";
+}
+
 }  // namespace
 }  // namespace tightloop

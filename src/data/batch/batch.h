@@ -15,6 +15,7 @@ struct Batch {
   uint8_t* loss_mask = nullptr;
   int32_t* sources = nullptr;  // (rows): which source each row came from
   int64_t supervised = 0;      // sum of loss_mask, so that nobody must ask the device
+  int64_t bytes = 0;           // of text in the supervised targets; 0 where the loader knows no token's
   int64_t padding = 0;         // positions that hold no token of any document
 
   /// Documents inside the rows, for attention that does not look across: document d covers the flat positions

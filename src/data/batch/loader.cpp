@@ -25,6 +25,15 @@ void lay_out(Batch& batch, std::byte* memory, int64_t rows, int64_t length) {
   batch.loss_mask = reinterpret_cast<uint8_t*>(batch.sources + rows);
 }
 
+// An id that the table lacks is for check_ids() to refuse.
+int64_t supervised_bytes(const Batch& batch, const std::vector<int32_t>& token_bytes) {
+  int64_t bytes = 0;
+  for (int64_t i = 0; i < batch.rows * batch.length; ++i)
+    if (batch.loss_mask[i] && static_cast<size_t>(batch.targets[i]) < token_bytes.size())
+      bytes += token_bytes[batch.targets[i]];
+  return bytes;
+}
+
 }  // namespace
 
 LoaderOptions loader_options(const DataConfig& config) {
@@ -105,6 +114,7 @@ void Loader::fill(int64_t index, Batch& batch) const {
     batch.padding += facts.padding;
     batch.documents += facts.documents;
   }
+  batch.bytes = options_.token_bytes ? supervised_bytes(batch, *options_.token_bytes) : 0;
 }
 
 const Batch* Loader::try_next() {

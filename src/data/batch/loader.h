@@ -25,7 +25,8 @@ struct LoaderOptions {
   int threads = 2;      // 0: batches are made when they are asked for
   int prefetch = 2;     // batches that each thread may be ahead
   int64_t rank = 0, world = 1;
-  int64_t first_batch = 0;            // go on from this micro-batch
+  int64_t first_batch = 0;                                  // go on from this micro-batch
+  std::shared_ptr<const std::vector<int32_t>> token_bytes;  // of each id; null: Batch::bytes stay 0
   std::optional<uint64_t> first_row;  // with this row, where batches before had another size or world
 };
 
@@ -57,6 +58,8 @@ class Loader {
   /// Seconds that callers of next() have waited, and that the threads had nothing to do.
   double wait_seconds() const { return prefetcher_->wait_seconds(); }
   double idle_seconds() const { return prefetcher_->idle_seconds(); }
+  /// How many batches were ready when one was taken; see Prefetcher.
+  const QueueDepth& depth() const { return prefetcher_->depth(); }
 
  private:
   void fill(int64_t index, Batch& batch) const;

@@ -84,6 +84,8 @@ class PairLoader {
   const PairPlan& plan() const { return plan_; }
   double wait_seconds() const { return prefetcher_->wait_seconds(); }
   double idle_seconds() const { return prefetcher_->idle_seconds(); }
+  /// How many batches were ready when one was taken; see Prefetcher.
+  const QueueDepth& depth() const { return prefetcher_->depth(); }
 
  private:
   void fill(int64_t index, PairBatch& batch) const;
