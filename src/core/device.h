@@ -42,6 +42,8 @@ class Device {
   virtual bool is_cuda() const = 0;
   /// "driver 13.0, runtime 13.0"; empty on the CPU.
   virtual std::string versions() const = 0;
+  /// Where a GPU is plugged in, as its driver names it ("0000:17:00.0"); empty on the CPU.
+  virtual std::string pci_bus_id() const { return {}; }
 
   virtual int64_t total_memory() const = 0;
   virtual int64_t free_memory() const = 0;

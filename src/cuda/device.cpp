@@ -110,6 +110,13 @@ class CudaDevice : public Device {
                        version_text(runtime), properties_.major, properties_.minor);
   }
 
+  std::string pci_bus_id() const override {
+    char id[32] = "";
+    if (cudaDeviceGetPCIBusId(id, sizeof(id), index_) == cudaSuccess) return id;
+    cudaGetLastError();
+    return {};
+  }
+
   int64_t total_memory() const override { return static_cast<int64_t>(properties_.totalGlobalMem); }
 
   int64_t free_memory() const override {
