@@ -126,7 +126,8 @@ bool fused(const MuonTensors& tensors) {
          registered(start_op(), momentum);
 }
 
-void update(const MuonTensors& tensors, const MuonSettings& settings, const Tensor& control, bool kernels) {
+MuonDirection direction_of(const MuonTensors& tensors, const MuonSettings& settings, const Tensor& control,
+                           bool kernels) {
   c10::NoGradGuard no_grad;
   at::AutoDispatchBelowADInplaceOrView below;
   const Tensor& momentum = tensors.momentum;
@@ -139,7 +140,16 @@ void update(const MuonTensors& tensors, const MuonSettings& settings, const Tens
     x = start_plain(tensors, settings.compute_dtype, numbers);
   }
   x = orthogonal(std::move(x));
-  const Tensor scale = scales(x, tensors.variance, (1 - numbers[AdamwControl::kSkip]) * (1 - settings.beta2));
+  const Tensor fresh = (1 - numbers[AdamwControl::kSkip]) * (1 - settings.beta2);
+  return {x, scales(x, tensors.variance, fresh)};
+}
+
+void apply(const MuonTensors& tensors, const MuonDirection& direction, const MuonSettings& settings,
+           const Tensor& control, bool kernels) {
+  c10::NoGradGuard no_grad;
+  at::AutoDispatchBelowADInplaceOrView below;
+  const auto& [x, scale] = direction;
+  const Tensor numbers = control.to(tensors.momentum.scalar_type());
   const double tallness = static_cast<double>(x.size(-2)) / static_cast<double>(x.size(-1)),
                lr = settings.lr * std::sqrt(std::max(1.0, tallness));
   if (kernels) {
@@ -147,6 +157,10 @@ void update(const MuonTensors& tensors, const MuonSettings& settings, const Tens
   } else {
     end_plain(tensors, x, scale, lr, settings.decay, numbers);
   }
+}
+
+void update(const MuonTensors& tensors, const MuonSettings& settings, const Tensor& control, bool kernels) {
+  apply(tensors, direction_of(tensors, settings, control, kernels), settings, control, kernels);
 }
 
 }  // namespace
@@ -157,6 +171,26 @@ void muon_(const MuonTensors& tensors, const MuonSettings& settings, const Tenso
 
 void muon_plain_(const MuonTensors& tensors, const MuonSettings& settings, const Tensor& control) {
   update(tensors, settings, control, /*kernels=*/false);
+}
+
+MuonDirection muon_direction(const MuonTensors& tensors, const MuonSettings& settings,
+                             const Tensor& control) {
+  return direction_of(tensors, settings, control, fused(tensors));
+}
+
+void muon_apply_(const MuonTensors& tensors, const MuonDirection& direction, const MuonSettings& settings,
+                 const Tensor& control, size_t first, size_t end) {
+  const auto some = [&](const std::vector<Tensor>& list) {
+    return std::vector<Tensor>(list.begin() + first, list.begin() + end);
+  };
+  const auto begin = static_cast<int64_t>(first), count = static_cast<int64_t>(end - first);
+  const MuonTensors piece{.masters = some(tensors.masters),
+                          .gradients = {},
+                          .values = some(tensors.values),
+                          .momentum = tensors.momentum,
+                          .variance = {}};
+  apply(piece, {direction.x.narrow(0, begin, count), direction.scale.narrow(0, begin, count)}, settings,
+        control, fused(tensors));
 }
 
 void muon_reserve(const MuonTensors& tensors, const MuonSettings& settings) {

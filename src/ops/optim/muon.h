@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <vector>
 
 #include "ops/optim/adamw.h"
@@ -36,6 +37,16 @@ struct MuonControl {
 /// x in the compute dtype, all else in fp32. Nothing is read back. On CUDA the first line and the last two
 /// are one pass each, over up to 512 matrices.
 void muon_(const MuonTensors& tensors, const MuonSettings& settings, const at::Tensor& control);
+
+/// muon_ in two halves, for those who look at weights just before and after they change: what they change by,
+/// and the change of matrices first to end - 1.
+struct MuonDirection {
+  at::Tensor x, scale;  // (K, m, n), and what multiplies its rows or columns
+};
+MuonDirection muon_direction(const MuonTensors& tensors, const MuonSettings& settings,
+                             const at::Tensor& control);
+void muon_apply_(const MuonTensors& tensors, const MuonDirection& direction, const MuonSettings& settings,
+                 const at::Tensor& control, size_t first, size_t end);
 
 /// The same in ordinary ATen; in fp64 where the masters are.
 void muon_plain_(const MuonTensors& tensors, const MuonSettings& settings, const at::Tensor& control);
