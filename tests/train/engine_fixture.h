@@ -38,7 +38,8 @@ struct EngineFixture {
         processes(rendezvous),
         optimizer(model.parameters(), config, model.config(), dtype),
         buffer(device, interval, sources,
-               model.config().has_experts() ? model.config().experts * model.config().layers : 0),
+               model.config().has_experts() ? model.config().experts * model.config().layers : 0,
+               static_cast<int64_t>(optimizer.layers().count())),
         engine(engine_device ? *engine_device : tightloop::device(device.is_cpu() ? "cpu" : "cuda"),
                optimizer, buffer,
                [this](const auto& parts, const auto& scale, bool metrics) {
@@ -79,7 +80,9 @@ struct EngineFixture {
     waiting.push_back(std::move(staged));
   }
   /// One micro-batch; with `last`, the update.
-  void pass(bool first, bool last, bool metrics = false) { engine.pass(feed, first, last, metrics); }
+  void pass(bool first, bool last, bool metrics = false, bool by_layer = false) {
+    engine.pass(feed, first, last, metrics, by_layer);
+  }
   /// Adds up gradients of micro-batches and gives them divided, without an update.
   std::vector<at::Tensor> gradients(const std::vector<Ids>& batches) {
     for (const auto& ids : batches) add(ids);

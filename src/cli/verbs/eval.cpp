@@ -102,25 +102,6 @@ void measure_text(const EvalArguments& options, LoadedRun& run, bool cut, Findin
           : "read as one text, nothing added\n";
 }
 
-/// Bytes of the text that was predicted, the first tokens of a stream of documents; 0 where some of it is
-/// only read.
-int64_t predicted_bytes(const Documents& documents, int64_t predicted, const Tokenizer& tokenizer) {
-  const auto end = static_cast<uint64_t>(predicted) + 1;
-  if (documents.tokens() < end) return 0;
-  int64_t bytes = 0;
-  std::vector<int32_t> ids;
-  std::vector<uint8_t> mask;
-  for (uint64_t i = 0; i < documents.size() && documents.begin(i) < end; ++i) {
-    const uint64_t begin = documents.begin(i), count = std::min(documents.length(i), end - begin);
-    ids.resize(count), mask.resize(count);
-    if (documents.read_mask(begin, count, mask.data()) != count) return 0;
-    documents.read(begin, count, ids.data());
-    if (!ids.empty() && ids.back() == tokenizer.end_of_text()) ids.pop_back();
-    bytes += static_cast<int64_t>(tokenizer.decode(ids).size());
-  }
-  return bytes;
-}
-
 void measure_held_out(const std::string& folder, LoadedRun& run, const Dataset& dataset, Findings& findings) {
   if (dataset.val->size() == 0)
     throw data_error("the run '{}' holds out no data; see data.val and data.holdout.", folder);
@@ -128,16 +109,12 @@ void measure_held_out(const std::string& folder, LoadedRun& run, const Dataset& 
   loading.shuffle = false;
   Loader loader(dataset.val, loading);
   const auto loss = held_out_loss(*run.model, loader, /*limit=*/0);
-  const int64_t bytes = run.recipe.data.rows == RowKind::kStream
-                            ? predicted_bytes(*dataset.val, loss.tokens, *run.tokenizer)
-                            : 0;  // other rows leave tokens out
-  const double bits = TextLoss{loss.sum, loss.tokens}.bits_per_byte(bytes);
   findings.json.update(
       {{"loss", loss.mean()}, {"perplexity", std::exp(loss.mean())}, {"tokens", loss.tokens}});
-  if (bytes > 0) findings.json.update({{"bits_per_byte", bits}, {"bytes", bytes}});
-  findings.text += fmt::format("held-out loss {:.4f}, perplexity {:.3f}, {}over {} tokens\n", loss.mean(),
-                               std::exp(loss.mean()),
-                               bytes > 0 ? fmt::format("{:.4f} bits per byte, ", bits) : "", loss.tokens);
+  if (loss.bytes > 0) findings.json.update({{"bits_per_byte", loss.bits_per_byte()}, {"bytes", loss.bytes}});
+  findings.text += fmt::format(
+      "held-out loss {:.4f}, perplexity {:.3f}, {}over {} tokens\n", loss.mean(), std::exp(loss.mean()),
+      loss.bytes > 0 ? fmt::format("{:.4f} bits per byte, ", loss.bits_per_byte()) : "", loss.tokens);
 }
 
 /// Options that say how to do what is not done.

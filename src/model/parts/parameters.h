@@ -9,6 +9,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/choice.h"
+
 namespace tightloop {
 
 /// How a parameter starts.
@@ -45,6 +47,18 @@ enum class ParameterRole {
   kInputScale,
   kSmear,
 };
+template <>
+inline constexpr auto kChoices<ParameterRole> = std::to_array<Choice<ParameterRole>>({
+    {ParameterRole::kMatrix, "matrix"},
+    {ParameterRole::kEmbedding, "embedding"},
+    {ParameterRole::kHead, "head"},
+    {ParameterRole::kNorm, "norm"},
+    {ParameterRole::kBias, "bias"},
+    {ParameterRole::kValueEmbedding, "value_embedding"},
+    {ParameterRole::kResidualScale, "residual_scale"},
+    {ParameterRole::kInputScale, "input_scale"},
+    {ParameterRole::kSmear, "smear"},
+});
 
 struct Parameter {
   std::string name;

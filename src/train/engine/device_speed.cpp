@@ -10,9 +10,8 @@
 
 namespace tightloop {
 
-double measure_gemm_flops(Device& device, at::ScalarType dtype, int64_t size) {
+double measure_gemm_flops(Device& device, at::ScalarType dtype, int64_t size, double seconds) {
   using Clock = std::chrono::steady_clock;
-  constexpr double kLongest = 1;  // seconds, on a device that is slow at this dtype
   c10::NoGradGuard no_grad;
   if (size == 0) size = device.is_cuda() ? 8192 : 1024;
   const int64_t times = device.is_cuda() ? 20 : 1;
@@ -25,7 +24,7 @@ double measure_gemm_flops(Device& device, at::ScalarType dtype, int64_t size) {
   };
   double best = 0;
   const auto start = Clock::now();
-  for (int round = 0; round < 8 && (round == 0 || seconds_since(start) < kLongest); ++round) {
+  for (int round = 0; round < 8 && (round == 0 || seconds_since(start) < seconds); ++round) {
     device.synchronize();
     const auto began = Clock::now();
     for (int64_t i = 0; i < times; ++i) at::mm_out(out, a, b);

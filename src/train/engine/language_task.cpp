@@ -55,7 +55,7 @@ void LanguageTask::load_random(Recipe& recipe) {
 }
 
 LoaderOptions LanguageTask::loading() const {
-  return loading_of(recipe_, tokenizer_ ? tokenizer_->end_of_text() : 0);
+  return tokenizer_ ? loading_of(recipe_, *tokenizer_) : loading_of(recipe_, /*pad_id=*/0);
 }
 
 LoaderOptions LanguageTask::held_out_loading() const {
@@ -117,6 +117,8 @@ void LanguageTask::open(int64_t first_micro_batch, int64_t consumed, int rank, i
   LoaderOptions options = loading();
   options.first_batch = first_micro_batch, options.first_row = consumed;
   options.rank = rank, options.world = world;
+  // What is added to the cross entropy is no information: such a loss is not told in bits.
+  if (recipe_.train.label_smoothing != 0 || recipe_.train.z_loss != 0) options.token_bytes.reset();
   loader_ = std::make_unique<Loader>(dataset_.train, options);
   const RowPlan& plan = loader_->plan();
   if (plan.cut_tokens() > 0)
@@ -174,7 +176,10 @@ std::string LanguageTask::why_no_evaluation() const {
 Task::Evaluation LanguageTask::evaluate() {
   refresh_weights();
   Loader loader(dataset_.val, held_out_loading());
-  return {{"eval/loss", held_out_loss(*model_, loader, recipe_.train.eval_batches).mean()}};
+  const HeldOutLoss loss = held_out_loss(*model_, loader, recipe_.train.eval_batches);
+  Evaluation values{{"eval/loss", loss.mean()}};
+  if (loss.bytes > 0) values.emplace_back("eval/bits_per_byte", loss.bits_per_byte());
+  return values;
 }
 
 void LanguageTask::refresh_weights() {

@@ -37,6 +37,7 @@ class LanguageTask : public Task {
   void open(int64_t first_micro_batch, int64_t consumed, int rank, int world) override;
   Staged next(bool pin) override;
   double waited() const override { return loader_ ? loader_->wait_seconds() : 0; }
+  QueueDepth depth() const override { return loader_ ? loader_->depth() : QueueDepth(); }
 
   BatchLoss loss(const std::vector<at::Tensor>& parts, const at::Tensor& scale, bool metrics) override;
   std::string why_no_evaluation() const override;

@@ -65,7 +65,7 @@ HeldOutLoss held_out_loss(LanguageModel& model, Loader& loader, int64_t limit) {
     if (!batch) break;
     check_ids(*batch, model.config().vocab_size);
     sum.add_(loss_of(model, to_device(*batch, model.device())).sum);
-    total.tokens += batch->supervised;
+    total.tokens += batch->supervised, total.bytes += batch->bytes;
   }
   if (total.tokens == 0)
     throw data_error("none of the held-out tokens is to be learned: the loss mask is all zero.");

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <numbers>
 #include <string>
 
 #include "data/batch/loader.h"
@@ -34,9 +35,14 @@ BatchLoss loss_of(LanguageModel& model, const DeviceBatch& batch, const LossSetu
 bool chunks_head(int64_t logits_bytes, AutoSwitch fused_head);
 bool chunks_head(const LanguageModel& model, int64_t rows, AutoSwitch fused_head);
 
+/// A summed loss as bits for each byte of the text that it was made on. What special tokens (the ends of
+/// documents) cost is counted, and they have no bytes.
+inline double bits_per_byte(double loss_sum, double bytes) { return loss_sum / std::numbers::ln2 / bytes; }
+
 struct HeldOutLoss {
   double sum = 0;
-  int64_t tokens = 0;
+  int64_t tokens = 0, bytes = 0;  // bytes of text in the tokens; 0: not known
+  double bits_per_byte() const { return tightloop::bits_per_byte(sum, static_cast<double>(bytes)); }
   double mean() const { return tokens ? sum / static_cast<double>(tokens) : 0; }
 };
 

@@ -13,10 +13,11 @@
 
 namespace tightloop {
 
-LossBuffer::LossBuffer(at::Device device, int64_t interval, int64_t sources, int64_t expert_loads)
-    : sources_(sources), loads_(expert_loads) {
+LossBuffer::LossBuffer(at::Device device, int64_t interval, int64_t sources, int64_t expert_loads,
+                       int64_t layers)
+    : sources_(sources), loads_(expert_loads), layers_(layers) {
   const auto options = at::TensorOptions(at::kDouble).device(device);
-  row_ = at::zeros({kColumns + 3 * sources + expert_loads}, options);
+  row_ = at::zeros({kColumns + 3 * sources + expert_loads + 2 * layers}, options);
   ring_ = at::zeros({interval, row_.size(0)}, options);
 }
 
@@ -37,7 +38,7 @@ void LossBuffer::extract(Syncs& syncs, Processes* processes) {
   const at::Tensor rows = waiting();
   if (processes && processes->world() > 1) {
     const at::Tensor sums = rows.narrow(1, 0, kSums).contiguous(),
-                     rest = rows.narrow(1, kColumns, rows.size(1) - kColumns).contiguous();
+                     rest = rows.narrow(1, kColumns, 3 * sources_ + loads_).contiguous();
     processes->sum_({sums, rest});
     rows.narrow(1, 0, kSums).copy_(sums);
     rows.narrow(1, kColumns, rest.size(1)).copy_(rest);
@@ -66,9 +67,10 @@ std::vector<StepSums> LossBuffer::arrived(size_t outstanding) {
       const auto part = [&, at = row](int64_t begin, int64_t count) {
         return std::vector<double>(at + begin, at + begin + count);
       };
-      const int64_t S = sources_;
+      const int64_t S = sources_, layers = kColumns + 3 * S + loads_;
       sums.push_back({step, part(0, kColumns), part(kColumns, S), part(kColumns + S, S),
-                      part(kColumns + 2 * S, S), part(kColumns + 3 * S, loads_)});
+                      part(kColumns + 2 * S, S), part(kColumns + 3 * S, loads_), part(layers, layers_),
+                      part(layers + layers_, layers_)});
       row += copy.rows.size(1);
     }
   }

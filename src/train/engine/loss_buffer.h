@@ -23,7 +23,8 @@ struct StepSums {
   int64_t step = 0;
   std::vector<double> values;  // LossBuffer::kColumns numbers
   std::vector<double> source_loss, source_tokens, source_correct;
-  std::vector<double> expert_loads;  // by layer, then expert: sums over micro-batches
+  std::vector<double> expert_loads;                   // by layer, then expert: sums over micro-batches
+  std::vector<double> grad_norms{}, update_ratios{};  // by layer; see Optimizer::update
 
   double operator[](int column) const { return values[column]; }
 };
@@ -44,6 +45,7 @@ class LossBuffer {
   enum Column {
     kLoss,     // sums over supervised tokens
     kTokens,   // supervised ones
+    kBytes,    // of text in those; 0: not known
     kCorrect,  // of which the largest logit was right; on metric steps alone
     kPasses,   // micro-batches
     kBalance,  // sum over micro-batches of the experts' balance loss
@@ -52,26 +54,32 @@ class LossBuffer {
     kSkipped,    // not 0: gradients were not finite or there were none, and nothing was updated
     kLossScale,  // of fp16, as the step used it
     // Seconds of the device, one after the other: they add up to the step's.
-    kIdle,      // from the end of the step before until the host had started this one
-    kData,      // waiting for the micro-batch to arrive
-    kForward,   // with the loss
-    kBackward,  // with the adding up of gradients
+    kIdle,           // from the end of the step before until the host had started this one
+    kData,           // waiting for the micro-batch to arrive
+    kForward,        // with the loss
+    kBackward,       // with the adding up of gradients
+    kCommunication,  // the adding up over processes, where there are several
     kUpdate,
     kClock,  // when the last part ended; stays from step to step
     kColumns
   };
 
   /// Room for `interval` steps between two extractions.
-  LossBuffer(at::Device device, int64_t interval, int64_t sources, int64_t expert_loads = 0);
+  LossBuffer(at::Device device, int64_t interval, int64_t sources, int64_t expert_loads = 0,
+             int64_t layers = 0);
   ~LossBuffer();
 
   /// The row of the step being done, fp64: always the same memory, zero at first, so that a captured graph
-  /// may add to it. After the columns come loss, tokens and correct by source, then the experts' loads.
+  /// may add to it. After the columns come loss, tokens and correct by source, then the experts' loads, then
+  /// norms by layer; all but the last add up over processes.
   const at::Tensor& row() const { return row_; }
-  /// Parts of it: a column (a scalar), the sums by source (3, sources), the loads.
+  /// Parts of it: a column (a scalar), the sums by source (3, sources), the loads, the norms (2, layers).
   at::Tensor column(Column column) const { return row_[column]; }
   at::Tensor by_source() const { return row_.narrow(0, kColumns, 3 * sources_).view({3, sources_}); }
   at::Tensor expert_loads() const { return row_.narrow(0, kColumns + 3 * sources_, loads_); }
+  at::Tensor layer_norms() const {
+    return row_.narrow(0, kColumns + 3 * sources_ + loads_, 2 * layers_).view({2, layers_});
+  }
 
   /// Ends a step: its row is put away and starts again from zero.
   void finish(int64_t step);
@@ -93,7 +101,7 @@ class LossBuffer {
     std::unique_ptr<c10::Event> done;
   };
 
-  int64_t sources_, loads_;
+  int64_t sources_, loads_, layers_;
   at::Tensor row_, ring_;
   std::vector<int64_t> steps_;  // of the rows put away and not yet extracted
   std::deque<Copy> copies_;

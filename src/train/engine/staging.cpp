@@ -70,7 +70,7 @@ Staged stage(const Batch& batch, bool pin) {
   for (int64_t i = 0; i < cells; ++i) wanted[i] = batch.loss_mask[i] ? batch.targets[i] : ops::kIgnoreIndex;
   std::copy_n(batch.sources, batch.rows, parts[sources].mutable_data_ptr<int64_t>());
   if (!documents.empty()) std::ranges::copy(documents, parts.back().mutable_data_ptr<int32_t>());
-  staged.tokens = cells, staged.supervised = batch.supervised;
+  staged.tokens = cells, staged.supervised = batch.supervised, staged.bytes = batch.bytes;
   return staged;
 }
 

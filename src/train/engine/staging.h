@@ -22,6 +22,7 @@ struct Staged {
   int64_t index = 0;       // which micro-batch of the run it is, from 0
   int64_t tokens = 0;      // positions
   int64_t supervised = 0;  // of which are learned from
+  int64_t bytes = 0;       // of text in those; 0: not known
   double epoch = 0;        // passes over the data when it ends
 
   /// With the two common arrays.

@@ -71,15 +71,16 @@ void StepEngine::lap(LossBuffer::Column part) {
   if (options_.time) ops::lap_(row, LossBuffer::kClock, part);
 }
 
-const Staged& StepEngine::pass(Feed& feed, bool first, bool last, bool metrics) {
+const Staged& StepEngine::pass(Feed& feed, bool first, bool last, bool metrics, bool by_layer) {
   const Staged& staged = feed.next();
   flops_ = 0;
   {
-    const PassKey key{staged.layout, first, last, metrics};
+    // Only an update has norms by layer, and with several processes that is no part of what is captured.
+    const PassKey key{staged.layout, first, last, metrics, by_layer && last && !processes_.several()};
     PassState& state = passes_[key];
     // The first time around, tables are made and libraries start. Metrics add little to that, and running
     // everything once more beside captured graphs would take twice the memory.
-    bool& warm = passes_[{staged.layout, first, last, false}].warm;
+    bool& warm = passes_[{staged.layout, first, last, false, false}].warm;
     const SyncsForbidden strict(device_, options_.forbid_syncs && warm);
     lap(LossBuffer::kIdle);
     at::Tensor& buffer = buffers_[staged.layout];
@@ -95,7 +96,7 @@ const Staged& StepEngine::pass(Feed& feed, bool first, bool last, bool metrics) 
       ++counts_.eager;
     }
     if (last && processes_.several()) {
-      update(key.layout.parts(buffer)[Staged::kNumbers]);
+      update(key.layout.parts(buffer)[Staged::kNumbers], by_layer);
       lap(LossBuffer::kUpdate);
     }
   }
@@ -109,7 +110,7 @@ void StepEngine::compute(const PassKey& key, const at::Tensor& buffer) {
   optimizer_.accumulate(key.first);
   lap(LossBuffer::kBackward);
   if (!key.last || processes_.several()) return;
-  update(parts[Staged::kNumbers]);
+  update(parts[Staged::kNumbers], key.by_layer);
   lap(LossBuffer::kUpdate);
 }
 
@@ -178,7 +179,7 @@ void StepEngine::compute_or_retry(const PassKey& key, const at::Tensor& buffer) 
   lap(LossBuffer::kBackward);
   if (!key.last || processes_.several()) return;
   const at::Tensor& numbers = parts[Staged::kNumbers];
-  retry([&] { optimizer_.update(numbers, divisor(numbers)); }, nothing);
+  retry([&] { optimizer_.update(numbers, divisor(numbers), layer_norms(key.by_layer)); }, nothing);
   record_update();
   lap(LossBuffer::kUpdate);
 }
@@ -204,7 +205,8 @@ void StepEngine::record(const BatchLoss& loss, const at::Tensor& numbers) {
   c10::NoGradGuard no_grad;
   const at::Tensor& row = buffer_.row();
   row[LossBuffer::kLoss].add_(loss.sum);
-  row[LossBuffer::kTokens].add_(numbers[StepNumbers::kTokens]);
+  // Tokens and bytes, which are neighbours in both, at once.
+  row.narrow(0, LossBuffer::kTokens, 2).add_(numbers.narrow(0, StepNumbers::kTokens, 2));
   row[LossBuffer::kPasses].add_(1);
   if (loss.balance.defined()) row[LossBuffer::kBalance].add_(loss.balance.detach());
   if (loss.expert_loads_LE.defined()) buffer_.expert_loads().add_(loss.expert_loads_LE.flatten());
@@ -219,8 +221,8 @@ void StepEngine::record(const BatchLoss& loss, const at::Tensor& numbers) {
   buffer_.by_source().add_((sums.unsqueeze(1) * own).sum(2));
 }
 
-void StepEngine::update(const at::Tensor& numbers) {
-  optimizer_.update(numbers, divisor(numbers));
+void StepEngine::update(const at::Tensor& numbers, bool by_layer) {
+  optimizer_.update(numbers, divisor(numbers), layer_norms(by_layer));
   record_update();
 }
 
@@ -231,6 +233,7 @@ at::Tensor StepEngine::divisor(const at::Tensor& numbers) {
   at::Tensor tokens = buffer_.column(LossBuffer::kTokens).clone();
   optimizer_.reduce_gradients(processes_);
   processes_.sum_(tokens);
+  if (processes_.several()) lap(LossBuffer::kCommunication);
   // Where each micro-batch was divided by its own count, only whether there was anything is left to say.
   return options_.global ? tokens * numbers[StepNumbers::kUnit]
                          : (tokens > 0) * static_cast<double>(processes_.world());

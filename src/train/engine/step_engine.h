@@ -47,7 +47,8 @@ class StepEngine {
              Processes& processes, const EngineOptions& options);
 
   /// Starts the work on the feed's next micro-batch, the `first` or `last` of a step, and tells which it was.
-  const Staged& pass(Feed& feed, bool first, bool last, bool metrics);
+  /// `by_layer`: the update fills in LossBuffer::layer_norms().
+  const Staged& pass(Feed& feed, bool first, bool last, bool metrics, bool by_layer = false);
   /// Whether passes from here on count their floating point operations.
   void count_flops(bool on) { counting_ = on; }
   /// Forward and backward of the last pass. 0 where they were not counted, or where a graph was replayed,
@@ -62,7 +63,7 @@ class StepEngine {
  private:
   struct PassKey {
     BufferLayout layout;
-    bool first, last, metrics;
+    bool first, last, metrics, by_layer;
     auto operator<=>(const PassKey&) const = default;
   };
   struct PassState {
@@ -77,8 +78,9 @@ class StepEngine {
   void retry(Work&& work, Undo&& undo);
   bool try_capture(const PassKey& key, const at::Tensor& buffer, PassState& state);
   void record(const BatchLoss& loss, const at::Tensor& numbers);
-  void update(const at::Tensor& numbers);
+  void update(const at::Tensor& numbers, bool by_layer);
   at::Tensor divisor(const at::Tensor& numbers);
+  at::Tensor layer_norms(bool wanted) const { return wanted ? buffer_.layer_norms() : at::Tensor(); }
   void record_update();
   void lap(LossBuffer::Column part);
 

@@ -3,11 +3,12 @@
 namespace tightloop {
 
 std::vector<double> step_numbers(const TrainConfig& config, const Rates& rates, int64_t supervised,
-                                 double unit) {
+                                 int64_t bytes, double unit) {
   const auto tokens = static_cast<double>(supervised), passes = static_cast<double>(config.accumulate);
   const bool global = config.loss_norm == LossNorm::kGlobal;
   std::vector<double> numbers(StepNumbers::kSize);
   numbers[StepNumbers::kTokens] = tokens;
+  numbers[StepNumbers::kBytes] = static_cast<double>(bytes);
   numbers[StepNumbers::kUnit] = unit;
   numbers[StepNumbers::kLossWeight] = global ? unit : tokens > 0 ? 1 / (tokens * passes) : 0;
   numbers[StepNumbers::kBalanceWeight] = global ? tokens * unit : tokens > 0 ? 1 / passes : 0;

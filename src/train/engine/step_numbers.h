@@ -21,6 +21,7 @@ struct StepNumbers {
     kBalanceWeight,  // of the experts' balance loss there
     kUnit,           // of a token in what the gradient is divided by
     kTokens,         // supervised ones
+    kBytes,          // of text in those; 0: not known
     kLrScale,        // see Rates
     kDecayScale,
     kMomentum,
@@ -28,8 +29,9 @@ struct StepNumbers {
   };
 };
 
-/// `unit` weighs every token, and the division at the end takes it out again.
+/// `supervised` tokens with so many `bytes`. `unit` weighs every token, and the division at the end takes it
+/// out again.
 std::vector<double> step_numbers(const TrainConfig& config, const Rates& rates, int64_t supervised,
-                                 double unit = 1);
+                                 int64_t bytes = 0, double unit = 1);
 
 }  // namespace tightloop

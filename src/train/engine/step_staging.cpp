@@ -39,7 +39,7 @@ std::optional<Staged> StepStaging::next() {
   // Dropout draws from the seed and the place in the run alone: resuming needs no other state.
   const auto words = philox(static_cast<uint64_t>(train.seed),
                             static_cast<uint64_t>(staged.index * processes_.world() + processes_.rank()));
-  staged.set(step_numbers(train, rates_at(train, step, task_.config().width), staged.supervised,
+  staged.set(step_numbers(train, rates_at(train, step, task_.config().width), staged.supervised, staged.bytes,
                           unit_of(optimizer_, task_.positions())),
              static_cast<int64_t>(words[0] | uint64_t{words[1]} << 32));
   return staged;

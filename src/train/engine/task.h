@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/prefetcher.h"
 #include "model/files/safetensors.h"
 #include "model/model_config.h"
 #include "model/parts/parameters.h"
@@ -64,6 +65,8 @@ class Task {
   virtual Staged next(bool pin) = 0;
   /// Seconds that next() has waited for data since open().
   virtual double waited() const = 0;
+  /// How many micro-batches were ready when next() took one, since open().
+  virtual QueueDepth depth() const = 0;
 
   /// See StepEngine::Objective.
   virtual BatchLoss loss(const std::vector<at::Tensor>& parts, const at::Tensor& scale, bool metrics) = 0;

@@ -1,5 +1,7 @@
 #include <ATen/ops/zeros_like.h>
 
+#include <map>
+
 #include "ops/optim/adamw.h"
 #include "train/optim/parameter_groups.h"
 
@@ -10,7 +12,8 @@ namespace {
 class AdamWRule : public UpdateRule {
  public:
   AdamWRule(Group group, const AdamWSettings& settings, const std::vector<bool>& decayed)
-      : indices_(std::move(group.indices)),
+      : UpdateRule(std::move(group.name), settings.lr),
+        indices_(std::move(group.indices)),
         names_(std::move(group.names)),
         betas_{settings.beta1, settings.beta2, settings.eps} {
     tensors_.masters = std::move(group.masters), tensors_.values = std::move(group.values);
@@ -22,9 +25,16 @@ class AdamWRule : public UpdateRule {
     }
   }
 
-  void update(const std::vector<at::Tensor>& gradients, const at::Tensor& control) override {
+  void update(const std::vector<at::Tensor>& gradients, const at::Tensor& control,
+              WeightChange* change) override {
     for (const size_t index : indices_) tensors_.gradients.push_back(gradients[index]);
-    ops::adamw_(tensors_, betas_, control);
+    if (!change) ops::adamw_(tensors_, betas_, control);
+    if (change) {
+      std::map<size_t, ops::AdamwTensors> layers;
+      for (size_t i = 0; i < indices_.size(); ++i) add_to(layers[change->layer_of(indices_[i])], i);
+      for (const auto& [layer, piece] : layers)
+        change->watch(layer, piece.masters, [&] { ops::adamw_(piece, betas_, control); });
+    }
     tensors_.gradients.clear();
   }
 
@@ -38,6 +48,14 @@ class AdamWRule : public UpdateRule {
   }
 
  private:
+  void add_to(ops::AdamwTensors& piece, size_t i) const {
+    for (const auto list :
+         {&ops::AdamwTensors::masters, &ops::AdamwTensors::first, &ops::AdamwTensors::second,
+          &ops::AdamwTensors::gradients, &ops::AdamwTensors::values})
+      (piece.*list).push_back((tensors_.*list)[i]);
+    piece.rate.push_back(tensors_.rate[i]), piece.decay.push_back(tensors_.decay[i]);
+  }
+
   std::vector<size_t> indices_;
   std::vector<std::string> names_;
   ops::AdamwTensors tensors_;

@@ -39,7 +39,7 @@ struct Stack {
 class MuonRule : public UpdateRule {
  public:
   MuonRule(Group group, const std::vector<std::vector<int64_t>>& parts, const ops::MuonSettings& settings)
-      : group_(std::move(group)), parts_(parts), settings_(settings) {
+      : UpdateRule(group.name, settings.lr), group_(std::move(group)), parts_(parts), settings_(settings) {
     std::map<std::pair<int64_t, int64_t>, size_t> by_shape;
     for (size_t i = 0; i < group_.masters.size(); ++i) {
       const auto matrices = matrices_of(group_.masters[i], parts_[i]);
@@ -62,7 +62,7 @@ class MuonRule : public UpdateRule {
     }
   }
 
-  void update(const std::vector<Tensor>& gradients, const Tensor& control) override {
+  void update(const std::vector<Tensor>& gradients, const Tensor& control, WeightChange* change) override {
     std::vector<std::vector<Tensor>> pieces, values;
     for (size_t i = 0; i < group_.indices.size(); ++i) {
       pieces.push_back(matrices_of(gradients[group_.indices[i]], parts_[i]));
@@ -73,7 +73,11 @@ class MuonRule : public UpdateRule {
         tensors.gradients.push_back(pieces[parameter][matrix]);
         tensors.values.push_back(values[parameter][matrix]);
       }
-      ops::muon_(tensors, settings_, control);
+      if (change) {
+        update_watched(indices, tensors, control, *change);
+      } else {
+        ops::muon_(tensors, settings_, control);
+      }
       tensors.gradients.clear(), tensors.values.clear();
     }
   }
@@ -93,6 +97,19 @@ class MuonRule : public UpdateRule {
   }
 
  private:
+  /// Layer by layer, the matrices of which are neighbours.
+  void update_watched(const std::vector<Stack::MatrixIndex>& indices, const ops::MuonTensors& tensors,
+                      const Tensor& control, WeightChange& change) const {
+    const auto layer_of = [&](size_t i) { return change.layer_of(group_.indices[indices[i].parameter]); };
+    const ops::MuonDirection direction = ops::muon_direction(tensors, settings_, control);
+    for (size_t first = 0, end = 0; first < indices.size(); first = end) {
+      while (end < indices.size() && layer_of(end) == layer_of(first)) ++end;
+      const std::vector<Tensor> weights(tensors.masters.begin() + first, tensors.masters.begin() + end);
+      change.watch(layer_of(first), weights,
+                   [&] { ops::muon_apply_(tensors, direction, settings_, control, first, end); });
+    }
+  }
+
   Group group_;
   const std::vector<std::vector<int64_t>> parts_;
   const ops::MuonSettings settings_;

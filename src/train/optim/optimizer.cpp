@@ -5,6 +5,7 @@
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_foreach_zero.h>
 #include <ATen/ops/clamp_min.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/stack.h>
@@ -16,6 +17,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "core/error.h"
@@ -53,6 +55,7 @@ Optimizer::Optimizer(Parameters& parameters, const TrainConfig& config, const Mo
       clip_(config.clip),
       several_(config.accumulate > 1),
       set_to_none_(config.set_to_none),
+      layers_(parameters),
       lr_(config.optimizer == OptimizerKind::kMuon ? config.matrix_lr * config.lr_scale : config.lr),
       values_(parameters.values()) {
   masters_ = detached(values_);
@@ -118,14 +121,20 @@ void Optimizer::accumulate(bool first) {
   halfway_ = false;
 }
 
-void Optimizer::update(const at::Tensor& rates, const at::Tensor& divisor) {
+void Optimizer::update(const at::Tensor& rates, const at::Tensor& divisor, const at::Tensor& layer_norms) {
   c10::NoGradGuard no_grad;
   for (const auto& rule : rules_) rule->reserve();
+  std::optional<WeightChange> change;
+  if (layer_norms.defined()) {
+    change.emplace(layers_, count_.device());
+    at::empty({layers_.largest(masters_)}, masters_.front().options());  // as UpdateRule::reserve() does
+  }
   const auto raw = ops::gradient_norm(gradients_).to(at::kDouble);
   const auto finite = at::isfinite(raw);
   // Gradients are divided by one number: token count, loss scale and clipping in one. 1e-6 as torch has it.
   auto divide = scaler_ ? divisor * scaler_->factor() : divisor;
   const auto norm = raw / divide;
+  if (change) layer_norms[0].copy_(layers_.norms(gradients_) / divide);
   if (clip_ > 0) divide = divide * at::clamp_min((norm + 1e-6) / clip_, 1.0);
   const auto keep = finite.logical_and(divisor > 0);
   const auto count = count_ + keep, skipped = keep.logical_not().to(at::kFloat);
@@ -135,7 +144,8 @@ void Optimizer::update(const at::Tensor& rates, const at::Tensor& divisor) {
                                   number(StepNumbers::kMomentum), number(StepNumbers::kDecayScale)});
   halfway_ = true;
   norm_.copy_(norm), count_.copy_(count), skipped_.copy_(skipped);
-  for (const auto& rule : rules_) rule->update(gradients_, control);
+  for (const auto& rule : rules_) rule->update(gradients_, control, change ? &*change : nullptr);
+  if (change) layer_norms[1].copy_(change->ratios());
   if (scaler_) scaler_->update(finite.logical_not());
   if (!buckets_) {
     if (!set_to_none_) at::_foreach_zero_(gradients_);
@@ -157,6 +167,13 @@ at::Tensor Optimizer::step(const Rates& rates, double divisor) {
 void Optimizer::publish() {
   c10::NoGradGuard no_grad;
   if (values_.front().scalar_type() != masters_.front().scalar_type()) at::_foreach_copy_(values_, masters_);
+}
+
+std::map<std::string, double> Optimizer::group_lrs(const Rates& rates) const {
+  std::map<std::string, double> lrs;
+  if (rules_.size() > 1)
+    for (const auto& rule : rules_) lrs[rule->group()] = rule->lr() * rates.lr_scale;
+  return lrs;
 }
 
 NamedTensors Optimizer::weights() const {

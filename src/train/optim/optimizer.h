@@ -2,8 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/files/safetensors.h"
@@ -11,6 +13,7 @@
 #include "model/parts/parameters.h"
 #include "train/engine/grad_scaler.h"
 #include "train/optim/gradient_buckets.h"
+#include "train/optim/layer_norms.h"
 #include "train/optim/schedule.h"
 #include "train/train_config.h"
 
@@ -19,16 +22,26 @@ namespace tightloop {
 /// How a group of parameters is updated. What it keeps is allocated at the start and changed in place.
 class UpdateRule {
  public:
+  /// `group`: what is updated, for people; its learning rate at a scale of 1.
+  UpdateRule(std::string group, double lr) : group_(std::move(group)), lr_(lr) {}
   virtual ~UpdateRule() = default;
+  const std::string& group() const { return group_; }
+  double lr() const { return lr_; }
   /// One update, of the fp32 masters and of the values that the model reads. `gradients` are those of all
   /// parameters, fp32 or in the compute dtype, still to be divided as `control` (ops::MuonControl, on the
-  /// device) says; its rate is a scale of each group's.
-  virtual void update(const std::vector<at::Tensor>& gradients, const at::Tensor& control) = 0;
+  /// device) says; its rate is a scale of each group's. `change`, where there is one, watches the masters;
+  /// it changes no bit of the update.
+  virtual void update(const std::vector<at::Tensor>& gradients, const at::Tensor& control,
+                      WeightChange* change) = 0;
   /// Takes the memory that an update works in and leaves it to the allocator, which then has it for the
   /// update: out of memory shows here, before anything is changed.
   virtual void reserve() const {}
   /// The tensors themselves, by names that do not depend on the grouping.
   virtual NamedTensors state() const = 0;
+
+ private:
+  const std::string group_;
+  const double lr_;
 };
 
 /// Updates fp32 masters, whatever dtype the model computes in, by AdamW or by Muon and AdamW
@@ -57,8 +70,9 @@ class Optimizer {
   void reduce_gradients(Processes& processes);
   /// One update. `rates` (fp64, on the device) are StepNumbers; gradients are divided by the fp64 scalar
   /// `divisor`: the step's supervised tokens, over all processes. 0, or a gradient that is not finite, leaves
-  /// everything as it was.
-  void update(const at::Tensor& rates, const at::Tensor& divisor);
+  /// everything as it was. `layer_norms` (fp64 (2, layers), on the device), where it is defined, gets the
+  /// norm of each layer's divided gradient before clipping, and that of its update over that of its weights.
+  void update(const at::Tensor& rates, const at::Tensor& divisor, const at::Tensor& layer_norms = {});
   /// The same for numbers of the host. Gives norm().
   at::Tensor step(const Rates& rates, double divisor);
 
@@ -66,11 +80,14 @@ class Optimizer {
   /// it was left out.
   const at::Tensor& norm() const { return norm_; }
   const at::Tensor& skipped() const { return skipped_; }
+  const Layers& layers() const { return layers_; }
   /// fp16's, else null.
   const GradScaler* scaler() const { return scaler_.get(); }
 
   /// The learning rate to show for a scale: of all parameters, or of the matrices (muon).
   double lr(const Rates& rates) const { return lr_ * rates.lr_scale; }
+  /// Those of the groups, by name, where there are several.
+  std::map<std::string, double> group_lrs(const Rates& rates) const;
 
   /// Weights (fp32) by the model's names.
   NamedTensors weights() const;
@@ -92,6 +109,7 @@ class Optimizer {
   Parameters& parameters_;
   const double clip_;
   const bool several_, set_to_none_;
+  const Layers layers_;
   double lr_;
   bool halfway_ = false;
   std::vector<at::Tensor> values_, masters_, gradients_;

@@ -18,7 +18,7 @@ void add(Group& group, size_t index, const Parameter& parameter, const at::Tenso
 
 Rules adamw_rules(const Parameters& parameters, const std::vector<at::Tensor>& masters,
                   const TrainConfig& config) {
-  Group group;
+  Group group{.name = "all"};
   std::vector<bool> decayed;
   for (size_t i = 0; i < masters.size(); ++i) {
     const auto& parameter = parameters.all()[i];
@@ -59,7 +59,7 @@ AdamWSettings settings_of(ParameterRole role, const TrainConfig& config, double 
 Rules muon_rules(const Parameters& parameters, const std::vector<at::Tensor>& masters,
                  const TrainConfig& config, const ModelConfig& model, at::ScalarType compute_dtype) {
   const double by_width = 1 / std::sqrt(static_cast<double>(model.width) / 768);
-  Group matrices;
+  Group matrices{.name = std::string(name_of(ParameterRole::kMatrix))};
   std::vector<std::vector<int64_t>> parts;
   std::map<ParameterRole, Group> others;
   for (size_t i = 0; i < masters.size(); ++i) {
@@ -69,9 +69,11 @@ Rules muon_rules(const Parameters& parameters, const std::vector<at::Tensor>& ma
     if (matrix) parts.push_back(parameter.parts);
   }
   Rules rules;
-  for (const auto& [role, group] : others)
+  for (auto& [role, group] : others) {
+    group.name = name_of(role);
     rules.push_back(adamw_rule(group, settings_of(role, config, by_width),
                                std::vector<bool>(group.indices.size(), true)));
+  }
   if (!matrices.indices.empty()) {
     rules.push_back(muon_rule(
         matrices, parts,

@@ -12,9 +12,10 @@ namespace tightloop {
 
 /// The parameters of a group: their indices among all, names, fp32 masters, and what the model reads.
 struct Group {
-  std::vector<size_t> indices;
-  std::vector<std::string> names;
-  std::vector<at::Tensor> masters, values;
+  std::string name;  // for people
+  std::vector<size_t> indices{};
+  std::vector<std::string> names{};
+  std::vector<at::Tensor> masters{}, values{};
 };
 
 struct AdamWSettings {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include "data/batch/loader.h"
 #include "data/batch/pairs.h"
 #include "data/mixture.h"
@@ -20,7 +23,9 @@ inline LoaderOptions loading_of(const Recipe& recipe, int32_t pad_id) {
   return options;
 }
 inline LoaderOptions loading_of(const Recipe& recipe, const Tokenizer& tokenizer) {
-  return loading_of(recipe, tokenizer.end_of_text());
+  LoaderOptions options = loading_of(recipe, tokenizer.end_of_text());
+  options.token_bytes = std::make_shared<const std::vector<int32_t>>(tokenizer.token_bytes());
+  return options;
 }
 
 /// Whether that is pairs of sentences.
