@@ -100,8 +100,10 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
   const int64_t experts = model.has_experts() ? model.experts : 0;
   const auto& sources = task_->sources();
   buffer_ = std::make_unique<LossBuffer>(target, train.loss_extract_interval,
-                                         static_cast<int64_t>(sources.size()), experts * model.layers);
-  progress_ = std::make_unique<Progress>(sources, experts, train.steps);
+                                         static_cast<int64_t>(sources.size()), experts * model.layers,
+                                         static_cast<int64_t>(optimizer_->layers().count()));
+  progress_ = std::make_unique<Progress>(sources, experts, train.steps, optimizer_->layers().names());
+  if (from) progress_->go_on_from(from->metadata.value("totals", nlohmann::json()));
   guard_ =
       std::make_unique<DivergenceGuard>(train, model.vocab_size, recipe_.data.source == DataSource::kRandom);
   engine_ = std::make_unique<StepEngine>(
@@ -156,13 +158,14 @@ void Trainer::step(int64_t step) {
   const auto& train = recipe_.train;
   const auto began = Clock::now();
   const double waited = task_->waited();
-  const bool metrics = due(recipe_.log, step - 1, step).datasets;
+  const QueueDepth queue = task_->depth();
+  const Due now = due(recipe_.log, step - 1, step);
   engine_->count_flops(use_.counts_flops_at(step));
   double flops = 0, flops_tokens = 0;
   start_.step = step, start_.tokens = 0;
   start_.lr = optimizer_->lr(rates_at(train, step, task_->config().width));
   for (int64_t i = 0; i < train.accumulate; ++i) {
-    const Staged& staged = engine_->pass(*feed_, i == 0, i + 1 == train.accumulate, metrics);
+    const Staged& staged = engine_->pass(*feed_, i == 0, i + 1 == train.accumulate, now.datasets, now.detail);
     start_.tokens += staged.tokens * processes_.world();
     start_.epoch = staged.epoch;
     if (engine_->flops() == 0) continue;
@@ -174,6 +177,8 @@ void Trainer::step(int64_t step) {
   buffer_->finish(step);
   start_.empty_batches = staging_->empty_batches();
   start_.waited = task_->waited() - waited;
+  start_.queue = {task_->depth().ready - queue.ready, task_->depth().taken - queue.taken};
+  start_.by_layer = now.detail;
   start_.seconds = seconds_since(began);
   host_seconds_ += start_.seconds - start_.waited;
   progress_->started(start_);
@@ -205,9 +210,12 @@ void Trainer::handle(const StepSums& sums) {
   }
   if (report->supervised == 0)
     return log::warn("Nothing was to be learned in the steps up to {}.", sums.step);
+  const auto& train = recipe_.train;
   report->set("syncs", engine_->syncs().total());
+  report->set("training/lr/<group>",
+              optimizer_->group_lrs(rates_at(train, sums.step, task_->config().width)));
+  report->due = due(recipe_.log, sums.step - steps, sums.step, sums.step == train.steps);
   use_.tell(*report);
-  report->due = due(recipe_.log, sums.step - steps, sums.step, sums.step == recipe_.train.steps);
   if (metrics_) metrics_->interval(*report);
 }
 
@@ -249,6 +257,8 @@ void Trainer::note_start() {
                    {"precision", precision_name(recipe_.train.precision, device_)},
                    {"processes", processes_.world()},
                    {"cores", available_cores()},
+                   {"peak_flops", use_.peak().flops},
+                   {"peak_by", name_of(use_.peak().source)},
                    {"tightloop", kVersion}}}});
 }
 
@@ -260,6 +270,7 @@ TrainResult Trainer::train() {
     if (done_ > 0) log::info("Resuming after step {}.", done_);
     announce();
     evaluator_->check();
+    use_.begin();
     metrics_ = std::make_unique<Metrics>(recipe_.log, sinks_of(run_, recipe_, done_));
   }
   evaluator_->set_possible(processes_.any(evaluator_->possible()));
@@ -365,9 +376,10 @@ void Trainer::save(int64_t step, bool last, bool passing) {
   guard_->before_save();
   const auto state = [&] {
     RunSnapshot now{.weights = optimizer_->weights(),
-                          .optimizer = optimizer_->state(),
-                          .consumed = consumed_,
-                          .evaluates = evaluator_->possible()};
+                    .optimizer = optimizer_->state(),
+                    .consumed = consumed_,
+                    .totals = progress_->totals(),
+                    .evaluates = evaluator_->possible()};
     std::ranges::move(task_->frozen(), std::back_inserter(now.weights));
     return now;
   };

@@ -11,20 +11,21 @@ namespace tightloop {
 
 /// How the number of a line comes from those of its steps.
 enum class Reduction {
-  kHost,         // it does not: the host sets it (IntervalReport::set)
-  kTokenMean,    // by supervised token
-  kCheckedMean,  // by supervised token of the steps whose correct ones were counted
-  kSourceMean,   // the same for each source of a mixture
-  kExpertMean,   // by micro-batch, of a model with experts
-  kExpertLoads,  // the same of LossBuffer::expert_loads(), by layer
-  kLast,         // as the last step had it
-  kStepMean,     // by step
-  kStepsSoFar,   // steps of the run in which it was not 0
+  kHost,            // it does not: the host sets it (IntervalReport::set)
+  kTokenMean,       // by supervised token
+  kCheckedMean,     // by supervised token of the steps whose correct ones were counted
+  kSourceMean,      // the same for each source of a mixture
+  kSourceFraction,  // the supervised tokens of each source
+  kStepMean,        // by step
+  kExpertMean,      // by micro-batch, of a model with experts
+  kExpertLoads,     // the same of LossBuffer::expert_loads(), by layer
+  kLast,            // as the last step had it
+  kStepsSoFar,      // steps of the run in which it was not 0
 };
 
 /// A number in metrics.jsonl: all that the program knows of it. Whoever computes it only gives it.
 struct Metric {
-  std::string_view name;       // in metrics.jsonl; <source> stands for the name of one
+  std::string_view name;       // in metrics.jsonl; an ending such as <source> stands for the name of one
   std::string_view help;       // for docs/metrics.md, which a test compares
   bool Due::*every = nullptr;  // which log.* interval it follows; null: it is in each line
   Reduction reduction = Reduction::kHost;

@@ -34,18 +34,17 @@ std::optional<double> IntervalReport::number(std::string_view metric) const {
 }
 
 nlohmann::json values_of(const IntervalReport& report, bool reduced) {
-  constexpr std::string_view kSource = "<source>";
   nlohmann::json values{{"global_step", report.step}};
   for (const Metric& metric : metric_table()) {
     const auto found = report.values.find(metric.name);
     if (found == report.values.end() || (metric.every && !(report.due.*metric.every))) continue;
     if ((reduced && !metric.reduced) || (metric.left_out_at_zero && *found == 0)) continue;
-    if (!metric.name.ends_with(kSource)) {
+    if (!metric.name.ends_with('>')) {
       values[std::string(metric.name)] = *found;
       continue;
     }
-    const std::string prefix(metric.name.substr(0, metric.name.size() - kSource.size()));
-    for (const auto& [source, value] : found->items()) values[prefix + source] = value;
+    const std::string prefix(metric.name.substr(0, metric.name.find('<')));
+    for (const auto& [name, value] : found->items()) values[prefix + name] = value;
   }
   return values;
 }

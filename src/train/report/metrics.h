@@ -17,7 +17,7 @@ struct IntervalReport {
   bool running = false;   // an average so far, between two looks at the device: shown, not kept
   double supervised = 0;  // tokens that the loss is the mean over
   Due due{.detail = true, .datasets = true, .memory = true, .flops = true};  // what is told of the values
-  nlohmann::json values = nlohmann::json::object();  // by name in the table; <source>: an object by source
+  nlohmann::json values = nlohmann::json::object();  // by name in the table; <source>: an object by its name
 
   /// A logic error where the table has no such metric.
   void set(std::string_view metric, nlohmann::json value);

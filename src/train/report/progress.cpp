@@ -4,6 +4,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "train/engine/loss.h"
+
 namespace tightloop {
 
 namespace {
@@ -37,7 +39,17 @@ std::optional<IntervalReport> Progress::arrived(const StepSums& given) {
   line_.waited += start.waited;
   double timed = 0;
   for (int part = LossBuffer::kIdle; part <= LossBuffer::kUpdate; ++part) timed += sums[part];
-  line_.seconds += timed > 0 ? timed : start.seconds;
+  const double seconds = timed > 0 ? timed : start.seconds;
+  line_.seconds += seconds;
+  line_.queue.ready += start.queue.ready, line_.queue.taken += start.queue.taken;
+  epoch_.loss += sums[LossBuffer::kLoss], epoch_.tokens += sums[LossBuffer::kTokens];
+  epoch_.seconds += seconds;
+  if (std::floor(start.epoch) > std::floor(passes_)) {
+    if (epoch_.whole) line_.ended = epoch_;
+    epoch_ = {};
+  }
+  passes_ = start.epoch;
+  if (start.by_layer) line_.grad_norms = sums.grad_norms, line_.update_ratios = sums.update_ratios;
   add(line_.values, sums.values);
   double checked = 0;
   for (const double tokens : sums.source_tokens) checked += tokens;
@@ -50,6 +62,29 @@ std::optional<IntervalReport> Progress::arrived(const StepSums& given) {
   shown_ = report(start, sums);
   line_ = {};
   return shown_;
+}
+
+nlohmann::json Progress::totals() const {
+  return {{"loss", loss_},
+          {"tokens", tokens_},
+          {"whole", whole_},
+          {"passes", passes_},
+          {"epoch",
+           {{"loss", epoch_.loss},
+            {"tokens", epoch_.tokens},
+            {"seconds", epoch_.seconds},
+            {"whole", epoch_.whole}}}};
+}
+
+void Progress::go_on_from(const nlohmann::json& totals) {
+  if (totals.is_null()) {
+    whole_ = epoch_.whole = false, passes_ = NAN;
+    return;
+  }
+  const auto& epoch = totals.at("epoch");
+  loss_ = totals.at("loss"), tokens_ = totals.at("tokens"), whole_ = totals.at("whole");
+  passes_ = totals.at("passes");
+  epoch_ = {epoch.at("loss"), epoch.at("tokens"), epoch.at("seconds"), epoch.at("whole")};
 }
 
 IntervalReport Progress::running() const {
@@ -80,8 +115,30 @@ IntervalReport Progress::report(const StepStart& start, const StepSums& last) co
   report.set("perf/step_time", seconds / static_cast<double>(line_.steps));
   report.set("perf/tokens_per_second", static_cast<double>(line_.tokens) / seconds);
   report.set("perf/data_wait", std::min(1.0, line_.waited / seconds));
+  if (line_.queue.taken > 0)
+    report.set("perf/loader_ready",
+               static_cast<double>(line_.queue.ready) / static_cast<double>(line_.queue.taken));
+  if (whole_ && tokens_ > 0) report.set("training/mean_loss", mean_loss());
+  if (const double bytes = line_.values[LossBuffer::kBytes]; bytes > 0)
+    report.set("training/bits_per_byte", bits_per_byte(line_.values[LossBuffer::kLoss], bytes));
+  if (line_.ended) {
+    report.set("training/epoch_loss", line_.ended->loss / std::max(1.0, line_.ended->tokens));
+    report.set("training/epoch_seconds", line_.ended->seconds);
+  }
+  set_by_layer("training/grad_norm_by_layer", "training/grad_norm/<parameter>", line_.grad_norms, report);
+  set_by_layer("training/update_ratio_by_layer", "training/update_ratio/<parameter>", line_.update_ratios,
+               report);
   for (const Metric& metric : metric_table()) reduce(metric, last, report);
   return report;
+}
+
+void Progress::set_by_layer(const char* blocks, const char* others, const std::vector<double>& norms,
+                            IntervalReport& report) const {
+  if (norms.empty()) return;
+  nlohmann::json by_name = nlohmann::json::object();
+  for (size_t i = layers_.blocks; i < norms.size(); ++i) by_name[layers_.names[i]] = norms[i];
+  report.set(blocks, std::vector<double>(norms.begin(), norms.begin() + layers_.blocks));
+  report.set(others, std::move(by_name));
 }
 
 void Progress::reduce(const Metric& metric, const StepSums& last, IntervalReport& report) const {
@@ -103,6 +160,15 @@ void Progress::reduce(const Metric& metric, const StepSums& last, IntervalReport
         if (line_.source_tokens[i] > 0) by_source[sources_[i]] = sums[i] / line_.source_tokens[i];
       return report.set(metric.name, std::move(by_source));
     }
+    case Reduction::kSourceFraction: {
+      if (sources_.size() < 2 || line_.checked == 0) return;
+      nlohmann::json by_source = nlohmann::json::object();
+      for (size_t i = 0; i < sources_.size(); ++i)
+        by_source[sources_[i]] = line_.source_tokens[i] / line_.checked;
+      return report.set(metric.name, std::move(by_source));
+    }
+    case Reduction::kStepMean:
+      return report.set(metric.name, values[metric.column] / static_cast<double>(line_.steps));
     case Reduction::kExpertMean:
       if (experts_ > 0) report.set(metric.name, values[metric.column] / passes);
       return;

@@ -86,6 +86,7 @@ void RunHistory::save(int64_t step, const std::function<RunSnapshot()>& state, b
     const RunSnapshot now = state();
     metadata_.update(origin_);
     metadata_["consumed"] = now.consumed, metadata_["evaluates"] = now.evaluates;
+    metadata_["totals"] = now.totals;
     auto copy = Snapshot::take({now.weights, now.optimizer}, device_);
     const bool waits = last || !copy;
     if (!copy) copy = Snapshot::of({now.weights, now.optimizer});

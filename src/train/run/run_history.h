@@ -26,8 +26,9 @@ namespace tightloop {
 /// What a checkpoint is made of, besides the history.
 struct RunSnapshot {
   NamedTensors weights, optimizer;
-  int64_t consumed = 0;    // samples that all processes have had
-  bool evaluates = false;  // on held-out data
+  int64_t consumed = 0;     // samples that all processes have had
+  nlohmann::json totals{};  // see Progress
+  bool evaluates = false;   // on held-out data
 };
 
 /// What a run has saved, what evaluations found, and which checkpoints may go. Each of several processes has
