@@ -108,7 +108,7 @@ TEST(RunMetrics, ACheckpointWithoutTotalsLeavesOutWhatIsNotKnown) {
   const TempFolder folder;
   const auto run = RunFolder::create(folder / "run", false);
   auto recipe = passes_recipe();
-  recipe.train.stop_at = 17;
+  recipe.train.stop_at = 19;
   Trainer(recipe, run).run();
   recipe.train.stop_at = 0;
   auto old = load_checkpoint(run.checkpoints());
@@ -117,12 +117,13 @@ TEST(RunMetrics, ACheckpointWithoutTotalsLeavesOutWhatIsNotKnown) {
   const auto lines = training_lines(run);
   EXPECT_FALSE(lines.back().contains("training/mean_loss"));
   int64_t ends = 0, told = 0;
-  for (size_t i = 17; i < lines.size(); ++i) {
+  for (size_t i = 19; i < lines.size(); ++i) {
     const auto epoch = [&](size_t line) {
       return std::floor(lines[line].at("training/epoch").get<double>());
     };
     ends += epoch(i) > epoch(i - 1), told += lines[i].contains("training/epoch_loss");
   }
+  EXPECT_GE(ends, 2);
   EXPECT_EQ(told, ends - 1) << "all but the one whose beginning is not known";
 }
 
@@ -279,6 +280,7 @@ TEST(RunMetrics, UpdateRatiosAreThoseOfCheckpoints) {
   recipe.model.layers = 2, recipe.train.logging_steps = 1;
   expect_update_ratios(recipe, RunFolder::create(folder / "adamw", false));
   recipe.train.optimizer = OptimizerKind::kMuon, recipe.train.accumulate = 2;
+  recipe.train.embedding_lr = 0.002;
   expect_update_ratios(recipe, RunFolder::create(folder / "muon", false));
   recipe.lora.rank = 2;
   recipe.train.optimizer = OptimizerKind::kAdamw;
@@ -311,7 +313,7 @@ TEST(RunMetrics, HostMemoryLoaderAndPeak) {
     EXPECT_GE(line.at("perf/loader_ready").get<double>(), 0);
     EXPECT_LE(line.at("perf/loader_ready").get<double>(),
               static_cast<double>(recipe.data.num_workers * recipe.data.prefetch_factor + 1));
-    if (line.contains("perf/mfu")) EXPECT_GT(line.at("perf/mfu").get<double>(), 0);
+    EXPECT_GT(line.value("perf/mfu", 1.0), 0);
     EXPECT_FALSE(line.contains("device/gpu_utilization")) << "a CPU is no GPU";
     EXPECT_FALSE(line.contains("perf/communication")) << "one process has nobody to talk to";
   }

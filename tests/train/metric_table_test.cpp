@@ -80,6 +80,10 @@ TEST(MetricTable, SaysHowProgressReducesColumns) {
   EXPECT_EQ(values.at("training/accuracy"), 0.2);
   EXPECT_EQ(values.at("training/loss/a"), 2.0);
   EXPECT_FALSE(values.contains("training/loss/b")) << "it had no token";
+  EXPECT_EQ(values.at("training/tokens/a"), 1.0);
+  EXPECT_EQ(values.at("training/tokens/b"), 0.0);
+  EXPECT_EQ(values.at("training/mean_loss"), 2.0);
+  EXPECT_FALSE(values.contains("perf/communication")) << "of one process";
   EXPECT_EQ(values.at("training/grad_norm"), 3.0);
   EXPECT_EQ(values.at("training/skipped_steps"), 1);
   EXPECT_TRUE(values.at("training/skipped_steps").is_number_integer());

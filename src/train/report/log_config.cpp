@@ -7,7 +7,7 @@ namespace tightloop {
 void LogConfig::describe(Fields& fields) {
   fields
       .add("detail_steps", detail_steps,
-           "Steps between gradient norm, step time, MFU, tokens/s and data wait")
+           "Steps between gradient norms, update ratios, step time, MFU, tokens/s, data wait and GPU load")
       .range(0, 1e9);
   fields
       .add("dataset_metrics_steps", dataset_metrics_steps, "Steps between accuracy and the losses by source")

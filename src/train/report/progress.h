@@ -20,7 +20,7 @@ struct StepStart {
   double lr = 0, epoch = 0;
   double waited = 0, seconds = 0;  // for data; since the step before
   int64_t empty_batches = 0;       // so far
-  QueueDepth queue;                // micro-batches that were ready, summed over those taken
+  QueueDepth queue{};              // micro-batches that were ready, summed over those taken
   bool by_layer = false;           // norms by layer were made
 };
 
