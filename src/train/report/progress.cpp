@@ -181,8 +181,6 @@ void Progress::reduce(const Metric& metric, const StepSums& last, IntervalReport
     }
     case Reduction::kLast:
       return report.set(metric.name, last[metric.column]);
-    case Reduction::kStepMean:
-      return report.set(metric.name, values[metric.column] / static_cast<double>(line_.steps));
     case Reduction::kStepsSoFar:
       return report.set(metric.name, steps_with_[metric.column]);
   }
