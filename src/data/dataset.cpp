@@ -38,12 +38,15 @@ void read_all(const SourceOptions& options, bool val_records, BadRecords& bad, T
   SplitSink sink(train, val, val_share, 0);
   const TokenizeOptions tokenizing{static_cast<int>(options.data.tokenizer_threads),
                                    options.data.tokenizer_batch_size};
-  tokenize(*open_records(options.data, options.tasks, val_records), *make_renderer(options), tokenizing, bad,
+  const auto reader = open_records(options.data, options.tasks, val_records);
+  tokenize(*reader, *make_renderer(options), tokenizing, bad,
            [&](const Record& record, const Rendered& rendered) {
              sink.add(record, rendered);
              return true;
            });
   sink.finish();
+  for (TokenStore* store : {&train, &val})
+    if (store->size() > 0) store->name_files(reader->files());
 }
 
 using Parts = std::pair<std::shared_ptr<const Documents>, std::shared_ptr<const Documents>>;  // train, val

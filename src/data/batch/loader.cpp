@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "data/batch/sample_order.h"
 
 namespace tightloop {
 
@@ -71,14 +70,18 @@ Loader::Loader(std::shared_ptr<const Documents> documents, const LoaderOptions& 
     throw usage_error("{} rows of {} tokens are more than a batch can hold.", options.rows, plan_->length());
   }
   const int threads = std::max(0, options.threads);
-  slots_.resize(std::max(2, threads * options.prefetch + 1));  // one more: the consumer holds one
-  for (Batch& slot : slots_) {
-    memory_.push_back(std::make_unique_for_overwrite<std::byte[]>(slot_bytes(options.rows, plan_->length())));
-    lay_out(slot, memory_.back().get(), options.rows, plan_->length());
-  }
-  prefetcher_ = std::make_unique<Prefetcher>(threads, static_cast<int>(slots_.size()), options.first_batch,
-                                             options.shuffle ? -1 : batches(),
-                                             [this](int64_t index, int slot) { fill(index, slots_[slot]); });
+  const int slots = std::max(2, threads * options.prefetch + 1);  // one more: the consumer holds one
+  for (int i = 0; i < slots; ++i) slots_.push_back(make_slot());
+  prefetcher_ =
+      std::make_unique<Prefetcher>(threads, slots, options.first_batch, options.shuffle ? -1 : batches(),
+                                   [this](int64_t index, int slot) { fill(index, slots_[slot]); });
+}
+
+Batch Loader::make_slot() {
+  memory_.push_back(std::make_unique_for_overwrite<std::byte[]>(slot_bytes(options_.rows, plan_->length())));
+  Batch slot;
+  lay_out(slot, memory_.back().get(), options_.rows, plan_->length());
+  return slot;
 }
 
 int64_t Loader::batches() const {
@@ -86,22 +89,23 @@ int64_t Loader::batches() const {
   return static_cast<int64_t>((plan_->rows() + rows - 1) / rows);
 }
 
+SampleAt Loader::row_at(int64_t index, int64_t row) const {
+  const uint64_t global = rows_before(index) + options_.rank * options_.rows + row;
+  return sample_at(global, plan_->rows(), options_.seed, options_.shuffle);
+}
+
 void Loader::fill(int64_t index, Batch& batch) const {
   batch.index = index;
   batch.supervised = batch.padding = batch.documents = 0;
   batch.bounds[0] = 0;
   for (int64_t r = 0; r < batch.rows; ++r) {
-    const uint64_t global = rows_before(index) + options_.rank * options_.rows + r;
+    const SampleAt row = row_at(index, r);
     const int64_t at = r * batch.length;
     const RowSpace space{batch.inputs + at, batch.targets + at, batch.loss_mask + at,
                          batch.bounds + batch.documents + 1, static_cast<int32_t>(at)};
     RowFacts facts;
-    if (options_.shuffle) {
-      const SampleAt row = sample_at(global, plan_->rows(), options_.seed, /*shuffle=*/true);
-      const uint64_t shift = row.pass == 0 ? 0 : row.draw % plan_->length();
-      facts = plan_->fill(row.sample, shift, space);
-    } else if (global < plan_->rows()) {
-      facts = plan_->fill(global, 0, space);
+    if (options_.shuffle || row.pass == 0) {
+      facts = plan_->fill(row.sample, shift_of(row), space);
     } else {
       std::fill_n(space.inputs, batch.length, options_.pad_id);
       std::fill_n(space.targets, batch.length, options_.pad_id);
@@ -115,6 +119,26 @@ void Loader::fill(int64_t index, Batch& batch) const {
     batch.documents += facts.documents;
   }
   batch.bytes = options_.token_bytes ? supervised_bytes(batch, *options_.token_bytes) : 0;
+}
+
+uint64_t Loader::shift_of(const SampleAt& row) const {
+  return row.pass == 0 ? 0 : row.draw % plan_->length();
+}
+
+const Batch& Loader::again(int64_t index) {
+  if (!again_) again_ = make_slot();
+  fill(index, *again_);
+  return *again_;
+}
+
+std::vector<std::string> Loader::origins(int64_t index) const {
+  std::vector<std::string> texts;
+  for (int64_t r = 0; r < options_.rows; ++r) {
+    const SampleAt row = row_at(index, r);
+    const bool filled_up = !options_.shuffle && row.pass > 0;
+    texts.push_back(filled_up ? "padding" : plan_->origin(row.sample, shift_of(row)));
+  }
+  return texts;
 }
 
 const Batch* Loader::try_next() {

@@ -9,6 +9,7 @@
 
 #include "data/batch/batch.h"
 #include "data/batch/rows.h"
+#include "data/batch/sample_order.h"
 #include "data/data_config.h"
 #include "data/prefetcher.h"
 #include "data/store/documents.h"
@@ -46,6 +47,11 @@ class Loader {
   /// The same, and nothing after the last batch.
   const Batch* try_next();
 
+  /// A micro-batch once more, made by this thread; and where each of its rows comes from, for messages. From
+  /// first_batch on.
+  const Batch& again(int64_t index);
+  std::vector<std::string> origins(int64_t index) const;
+
   /// Batches of one pass: the whole of it when not shuffled (the last may be padded).
   int64_t batches() const;
   /// Rows of the sequence that all ranks have had before micro-batch `index`.
@@ -63,12 +69,16 @@ class Loader {
 
  private:
   void fill(int64_t index, Batch& batch) const;
+  SampleAt row_at(int64_t index, int64_t row) const;
+  uint64_t shift_of(const SampleAt& row) const;
+  Batch make_slot();
 
   const LoaderOptions options_;
   const uint64_t first_row_;
   std::shared_ptr<const RowPlan> plan_;
   std::vector<std::unique_ptr<std::byte[]>> memory_;  // of a slot each
   std::vector<Batch> slots_;
+  std::optional<Batch> again_;
   std::unique_ptr<Prefetcher>
       prefetcher_;  // last, so that its threads stop before anything they use goes away
 };

@@ -111,32 +111,38 @@ PairLoader::PairLoader(std::shared_ptr<const Documents> documents, const PairOpt
       documents_(std::move(documents)),
       plan_(*documents_, options) {
   const int threads = std::max(0, options.threads);
-  slots_.resize(std::max(2, threads * options.prefetch + 1));
-  const auto cells = static_cast<uint64_t>(options.batch_tokens), rows = plan_.most_rows();
-  for (PairBatch& slot : slots_) {
-    memory_.push_back(std::make_unique_for_overwrite<int32_t[]>(3 * cells + 2 * rows));
-    slot.source = memory_.back().get();
-    slot.inputs = slot.source + cells;
-    slot.targets = slot.inputs + cells;
-    slot.source_lengths = slot.targets + cells;
-    slot.target_lengths = slot.source_lengths + rows;
-  }
-  prefetcher_ = std::make_unique<Prefetcher>(threads, static_cast<int>(slots_.size()), options.first_batch,
-                                             options.shuffle ? -1 : batches(),
-                                             [this](int64_t index, int slot) { fill(index, slots_[slot]); });
+  const int slots = std::max(2, threads * options.prefetch + 1);
+  for (int i = 0; i < slots; ++i) slots_.push_back(make_slot());
+  prefetcher_ =
+      std::make_unique<Prefetcher>(threads, slots, options.first_batch, options.shuffle ? -1 : batches(),
+                                   [this](int64_t index, int slot) { fill(index, slots_[slot]); });
+}
+
+PairBatch PairLoader::make_slot() {
+  const auto cells = static_cast<uint64_t>(options_.batch_tokens), rows = plan_.most_rows();
+  memory_.push_back(std::make_unique_for_overwrite<int32_t[]>(3 * cells + 2 * rows));
+  PairBatch slot;
+  slot.source = memory_.back().get();
+  slot.inputs = slot.source + cells;
+  slot.targets = slot.inputs + cells;
+  slot.source_lengths = slot.targets + cells;
+  slot.target_lengths = slot.source_lengths + rows;
+  return slot;
 }
 
 int64_t PairLoader::batches() const {
   return (static_cast<int64_t>(plan_.batches()) + options_.world - 1) / options_.world;
 }
 
-void PairLoader::fill(int64_t index, PairBatch& batch) const {
+std::span<const uint32_t> PairLoader::pairs_at(int64_t index) const {
   const uint64_t global = batches_before(index) + options_.rank;
   // Ranks beyond the end of an unshuffled pass get a batch without rows.
-  const auto pairs =
-      !options_.shuffle && global >= plan_.batches()
-          ? std::span<const uint32_t>()
-          : plan_.pairs(sample_at(global, plan_.batches(), options_.seed, options_.shuffle).sample);
+  if (!options_.shuffle && global >= plan_.batches()) return {};
+  return plan_.pairs(sample_at(global, plan_.batches(), options_.seed, options_.shuffle).sample);
+}
+
+void PairLoader::fill(int64_t index, PairBatch& batch) const {
+  const auto pairs = pairs_at(index);
   batch.index = index;
   batch.rows = static_cast<int64_t>(pairs.size());
   batch.source_length = batch.target_length = batch.supervised = batch.padding = 0;
@@ -162,6 +168,18 @@ void PairLoader::fill(int64_t index, PairBatch& batch) const {
     batch.supervised += lengths.target;
     batch.padding += batch.source_length - lengths.source + batch.target_length - lengths.target;
   }
+}
+
+const PairBatch& PairLoader::again(int64_t index) {
+  if (!again_) again_ = make_slot();
+  fill(index, *again_);
+  return *again_;
+}
+
+std::vector<std::string> PairLoader::origins(int64_t index) const {
+  std::vector<std::string> texts;
+  for (const uint32_t pair : pairs_at(index)) texts.push_back(documents_->origin(2 * uint64_t{pair}));
+  return texts;
 }
 
 const PairBatch* PairLoader::try_next() {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "data/prefetcher.h"
@@ -76,7 +77,10 @@ class PairLoader {
 
   const PairBatch& next();
   const PairBatch* try_next();  // nothing after the last of an unshuffled pass
-  int64_t batches() const;      // of one pass, of this rank
+  /// As of Loader.
+  const PairBatch& again(int64_t index);
+  std::vector<std::string> origins(int64_t index) const;
+  int64_t batches() const;  // of one pass, of this rank
   /// Batches of the sequence that all ranks have had before batch `index`.
   uint64_t batches_before(int64_t index) const {
     return first_global_ + static_cast<uint64_t>((index - options_.first_batch) * options_.world);
@@ -89,6 +93,8 @@ class PairLoader {
 
  private:
   void fill(int64_t index, PairBatch& batch) const;
+  std::span<const uint32_t> pairs_at(int64_t index) const;
+  PairBatch make_slot();
 
   const PairOptions options_;
   const uint64_t first_global_;
@@ -96,6 +102,7 @@ class PairLoader {
   const PairPlan plan_;
   std::vector<std::unique_ptr<int32_t[]>> memory_;  // of a slot each
   std::vector<PairBatch> slots_;
+  std::optional<PairBatch> again_;
   std::unique_ptr<Prefetcher> prefetcher_;  // last, as in Loader
 };
 

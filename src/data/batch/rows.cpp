@@ -1,7 +1,10 @@
 #include "data/batch/rows.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "core/error.h"
 #include "data/batch/pack.h"
@@ -28,6 +31,16 @@ void pad_positions(const RowSpace& space, int64_t from, int64_t to, int32_t pad_
   std::fill(space.loss_mask + from, space.loss_mask + to, uint8_t{0});
 }
 
+// "'a.txt', line 1; 'a.txt', line 9; 5 more"
+std::string origins_of(const Documents& documents, const std::vector<uint64_t>& numbers) {
+  constexpr size_t kMost = 3;
+  std::string text;
+  for (size_t i = 0; i < std::min(kMost, numbers.size()); ++i)
+    text += (i > 0 ? "; " : "") + documents.origin(numbers[i]);
+  if (numbers.size() > kMost) text += fmt::format("; {} more", numbers.size() - kMost);
+  return text;
+}
+
 class StreamRows : public RowPlan {
  public:
   StreamRows(std::shared_ptr<const Documents> documents, int64_t length)
@@ -44,14 +57,23 @@ class StreamRows : public RowPlan {
   double padding_share() const override { return 0; }
   uint64_t long_documents() const override { return 0; }
   RowFacts fill(uint64_t row, uint64_t shift, const RowSpace& space) const override {
-    // The last row of a shifted pass slides back to where it still fits.
-    const uint64_t position = std::min(row * length_ + shift, documents_->tokens() - length_ - 1);
+    const uint64_t position = begin(row, shift);
     const int64_t supervised = copy_positions(*documents_, position, length_, space, 0);
     space.bounds[0] = space.first + static_cast<int32_t>(length_);
     return {1, supervised, 0, documents_->source_at(position)};
   }
+  std::string origin(uint64_t row, uint64_t shift) const override {
+    const uint64_t position = begin(row, shift), last = documents_->document_at(position + length_);
+    std::vector<uint64_t> numbers;
+    for (uint64_t i = documents_->document_at(position); i <= last; ++i) numbers.push_back(i);
+    return origins_of(*documents_, numbers);
+  }
 
  private:
+  // The last row of a shifted pass slides back to where it still fits.
+  uint64_t begin(uint64_t row, uint64_t shift) const {
+    return std::min(row * length_ + shift, documents_->tokens() - length_ - 1);
+  }
   std::shared_ptr<const Documents> documents_;
   uint64_t rows_;
 };
@@ -87,6 +109,7 @@ class PaddedRows : public RowPlan {
     if (held < length_) space.bounds[facts.documents++] = space.first + static_cast<int32_t>(length_);
     return facts;
   }
+  std::string origin(uint64_t row, uint64_t /*shift*/) const override { return documents_->origin(row); }
 
  private:
   std::shared_ptr<const Documents> documents_;
@@ -127,6 +150,12 @@ class PackedRows : public RowPlan {
       space.bounds[facts.documents++] = space.first + static_cast<int32_t>(length_);
     }
     return facts;
+  }
+  std::string origin(uint64_t row, uint64_t /*shift*/) const override {
+    std::vector<uint64_t> numbers;
+    for (uint64_t i = packing_.row_begins[row]; i < packing_.row_begins[row + 1]; ++i)
+      numbers.push_back(documents_->document_at(packing_.pieces[i].position));
+    return origins_of(*documents_, numbers);
   }
 
  private:

@@ -33,6 +33,8 @@ class RowPlan {
   /// Writes a row. row < rows(). Rows of a stream start `shift` < length() tokens later, so that each pass
   /// can cut the stream elsewhere; others know no shift. Does not allocate.
   virtual RowFacts fill(uint64_t row, uint64_t shift, const RowSpace& space) const = 0;
+  /// Where the documents of that row come from, for messages; of many, the first few.
+  virtual std::string origin(uint64_t row, uint64_t shift) const = 0;
   /// Positions of one pass that hold no token, of all positions.
   virtual double padding_share() const = 0;
   /// Tokens that no row holds, of documents that were cut off ("pad").

@@ -1,5 +1,7 @@
 #include "data/store/documents.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -31,6 +33,8 @@ uint64_t Documents::document_at(uint64_t position) const {
   }
   return low;
 }
+
+std::string Documents::origin(uint64_t document) const { return fmt::format("document {}", document + 1); }
 
 // The widening loop is what loading from shards spends its time on, and -O2 does not vectorize it.
 [[gnu::optimize("O3")]] static void widen(const uint16_t* from, uint64_t count, int32_t* to) {
@@ -86,8 +90,15 @@ void TokenStore::extend(std::span<const int32_t> ids, std::span<const uint8_t> m
 void TokenStore::close(int32_t source) {
   begins_.push_back(tokens_);
   sources_.push_back(source);
+  origins_.push_back(origin_);
   view_ = {narrow_ids_ ? narrow_.data() : nullptr, narrow_ids_ ? nullptr : wide_.data(),
            mask_bits_.words().empty() ? nullptr : mask_bits_.words().data()};
+}
+
+std::string TokenStore::origin(uint64_t document) const {
+  const auto& [line, file] = origins_[document];
+  if (line == 0 || file >= files_.size()) return Documents::origin(document);
+  return fmt::format("'{}', line {}", files_[file], line);
 }
 
 }  // namespace tightloop

@@ -28,6 +28,9 @@ class Documents {
   /// The source of the document that holds a position; quicker than looking for the document where all are of
   /// one.
   virtual int32_t source_at(uint64_t position) const { return source(document_at(position)); }
+  /// Where a document was read from, for messages: "'books.jsonl', line 17". As far as it is known; else its
+  /// number.
+  virtual std::string origin(uint64_t document) const;
 
   uint64_t tokens() const { return begin(size()); }
   uint64_t length(uint64_t document) const { return begin(document + 1) - begin(document); }
@@ -47,6 +50,8 @@ class DocumentSink {
   virtual void extend(std::span<const int32_t> ids, std::span<const uint8_t> mask) = 0;
   /// Ends it.
   virtual void close(int32_t source) = 0;
+  /// Where the documents that are closed from here on start: a file of the reader, by its number, and a line.
+  virtual void set_origin(uint32_t /*file*/, uint64_t /*line*/) {}
   void append(std::span<const int32_t> ids, std::span<const uint8_t> mask, int32_t source = 0) {
     extend(ids, mask);
     close(source);
@@ -82,6 +87,11 @@ class TokenStore : public Documents, public DocumentSink {
 
   void extend(std::span<const int32_t> ids, std::span<const uint8_t> mask) override;
   void close(int32_t source) override;
+  void set_origin(uint32_t file, uint64_t line) override { origin_ = {line, file}; }
+  /// The names of the files that set_origin() numbers.
+  void name_files(const std::vector<std::string>& files) {
+    if (files_.empty()) files_ = files;
+  }
 
   uint64_t size() const override { return begins_.size() - 1; }
   uint64_t begin(uint64_t document) const override { return begins_[document]; }
@@ -92,8 +102,14 @@ class TokenStore : public Documents, public DocumentSink {
     return view_.read_mask(position, count, mask);
   }
   int32_t source(uint64_t document) const override { return sources_[document]; }
+  std::string origin(uint64_t document) const override;
 
  private:
+  struct Origin {
+    uint64_t line = 0;  // 0: not known
+    uint32_t file = 0;
+  };
+
   bool narrow_ids_;
   std::vector<uint16_t> narrow_;
   std::vector<uint32_t> wide_;
@@ -101,6 +117,9 @@ class TokenStore : public Documents, public DocumentSink {
   std::vector<uint64_t> begins_{0};
   uint64_t tokens_ = 0;
   std::vector<int32_t> sources_;
+  Origin origin_;
+  std::vector<Origin> origins_;
+  std::vector<std::string> files_;
   TokenView view_;
 };
 

@@ -1,5 +1,7 @@
 #include "data/store/live_documents.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <atomic>
 #include <numeric>
@@ -59,6 +61,11 @@ LiveDocuments::LiveDocuments(std::shared_ptr<const RecordIndex::Part> index,
 uint64_t LiveDocuments::begin(uint64_t document) const {
   if (document == index_->documents) return index_->begins.back();
   return index_->begins[index_->firsts.empty() ? document : index_->firsts[document]];
+}
+
+std::string LiveDocuments::origin(uint64_t document) const {
+  const IndexEntry& entry = index_->all[index_->firsts.empty() ? document : index_->firsts[document]];
+  return fmt::format("'{}', byte {}", files_->name(entry), entry.byte);
 }
 
 uint64_t LiveDocuments::entry_at(uint64_t position) const {

@@ -26,6 +26,7 @@ class LiveDocuments : public Documents {
   uint64_t read_mask(uint64_t position, uint64_t count, uint8_t* mask) const override;
   int32_t source(uint64_t) const override { return 0; }
   int32_t source_at(uint64_t) const override { return 0; }
+  std::string origin(uint64_t document) const override;
 
  private:
   struct Tokens {

@@ -35,6 +35,11 @@ int32_t MixedDocuments::source_at(uint64_t position) const {
   return parts_[part_of(first_token_, position)].source;
 }
 
+std::string MixedDocuments::origin(uint64_t document) const {
+  const size_t part = part_of(first_document_, document);
+  return parts_[part].documents->origin(document - first_document_[part]);
+}
+
 void MixedDocuments::read(uint64_t position, uint64_t count, int32_t* ids) const {
   for (size_t part = part_of(first_token_, position); count > 0; ++part) {
     const uint64_t here = std::min(count, first_token_[part + 1] - position);

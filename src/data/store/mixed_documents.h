@@ -27,6 +27,7 @@ class MixedDocuments : public Documents {
   uint64_t read_mask(uint64_t position, uint64_t count, uint8_t* mask) const override;
   int32_t source(uint64_t document) const override;
   int32_t source_at(uint64_t position) const override;
+  std::string origin(uint64_t document) const override;
 
  private:
   // The first `documents` of a source; repeated sources have several parts.

@@ -1,5 +1,6 @@
 #include "data/store/shards.h"
 
+#include <fmt/core.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -144,6 +145,12 @@ int32_t ShardSet::source_at(uint64_t position) const {
   const Shard& shard = *shards_[part_of(first_token_, position)];
   if (shard.footer().sources_at == 0) return static_cast<int32_t>(shard.footer().source);
   return Documents::source_at(position);
+}
+
+std::string ShardSet::origin(uint64_t document) const {
+  const size_t part = part_of(first_document_, document);
+  return fmt::format("'{}', document {}", shards_[part]->path().string(),
+                     document - first_document_[part] + 1);
 }
 
 void ShardSet::read(uint64_t position, uint64_t count, int32_t* ids) const {

@@ -208,7 +208,10 @@ int64_t vocab_size_of(const SourceOptions& options) {
 
 void SplitSink::add(const Record& record, const Rendered& rendered) {
   if (record.first) finish();
-  if (!open_) open_ = is_held_out(record.bytes, val_share_) ? &val_ : &train_;
+  if (!open_) {
+    open_ = is_held_out(record.bytes, val_share_) ? &val_ : &train_;
+    open_->set_origin(record.file, record.line);
+  }
   open_->extend(rendered.ids, rendered.mask);
   if (!rendered.second.empty()) {  // the translation is the next document
     open_->close(source_);

@@ -21,6 +21,7 @@ class TokenRange : public Documents {
   }
   int32_t source(uint64_t document) const override { return whole_->source(first_document_ + document); }
   int32_t source_at(uint64_t position) const override { return whole_->source_at(first_ + position); }
+  std::string origin(uint64_t document) const override { return whole_->origin(first_document_ + document); }
 
  private:
   std::shared_ptr<const Documents> whole_;
