@@ -261,13 +261,13 @@ Batch batch_of(std::vector<int32_t>& inputs, std::vector<int32_t>& targets, std:
 TEST(CheckIds, NamesTheIdAndWhereItIs) {
   std::vector<int32_t> inputs{0, 1, 2, 3, 4, 5}, targets{1, 2, 3, 4, 5, 0}, sources{0, 1};
   std::vector<uint8_t> mask{1, 1, 1, 1, 0, 1};
-  const std::vector<std::string> names{"books", "code"};
+  const auto names = [](int64_t row) { return row == 1 ? "'code.txt', line 9" : "'books.txt', line 1"; };
   check_ids(batch_of(inputs, targets, mask, sources), 6, names);
   const auto message = [&](int64_t vocab) {
     return error_of(ExitCode::kData,
                     [&] { check_ids(batch_of(inputs, targets, mask, sources), vocab, names); });
   };
-  EXPECT_NE(message(5).find("token id 5 at position 2 of row 1 of micro-batch 7 (source 'code')"),
+  EXPECT_NE(message(5).find("token id 5 at position 2 of row 1 of micro-batch 7 ('code.txt', line 9)"),
             std::string::npos)
       << message(5);
   inputs[1] = -1;

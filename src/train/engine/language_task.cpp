@@ -132,7 +132,20 @@ void LanguageTask::open(int64_t first_micro_batch, int64_t consumed, int rank, i
 
 Staged LanguageTask::next(bool pin) {
   const Batch& batch = loader_->next();
-  check_ids(batch, config().vocab_size, dataset_.sources);
+  check_ids(batch, config().vocab_size, [&](int64_t row) {
+    return fmt::format("{} of source '{}'", loader_->origins(batch.index).at(row),
+                       dataset_.sources.at(batch.sources[row]));
+  });
+  return staged(batch, pin);
+}
+
+Staged LanguageTask::again(int64_t micro_batch) { return staged(loader_->again(micro_batch), /*pin=*/false); }
+
+std::vector<std::string> LanguageTask::origins(int64_t micro_batch) const {
+  return loader_->origins(micro_batch);
+}
+
+Staged LanguageTask::staged(const Batch& batch, bool pin) const {
   Staged staged = stage(batch, pin);
   staged.index = batch.index;
   staged.epoch = static_cast<double>(loader_->rows_before(batch.index + 1)) /

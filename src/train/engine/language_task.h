@@ -36,6 +36,8 @@ class LanguageTask : public Task {
   uint64_t epoch_samples() const override;
   void open(int64_t first_micro_batch, int64_t consumed, int rank, int world) override;
   Staged next(bool pin) override;
+  Staged again(int64_t micro_batch) override;
+  std::vector<std::string> origins(int64_t micro_batch) const override;
   double waited() const override { return loader_ ? loader_->wait_seconds() : 0; }
   QueueDepth depth() const override { return loader_ ? loader_->depth() : QueueDepth(); }
 
@@ -49,6 +51,7 @@ class LanguageTask : public Task {
   const Tokenizer& tokenizer() const override { return *tokenizer_; }
 
  private:
+  Staged staged(const Batch& batch, bool pin) const;
   void load_random(Recipe& recipe);
   LoaderOptions loading() const;
   LoaderOptions held_out_loading() const;

@@ -26,15 +26,20 @@ std::vector<int32_t> documents_of(const Batch& batch) {
   return packed ? ids : std::vector<int32_t>();
 }
 
-[[noreturn]] void refuse_id(const Batch& batch, int64_t cell, int32_t id, int64_t vocab_size,
-                            const std::vector<std::string>& sources) {
-  const int64_t row = cell / batch.length;
-  const auto source = static_cast<size_t>(batch.sources[row]);
+struct IdAt {
+  int32_t id;
+  int64_t position, row, micro_batch;
+};
+
+[[noreturn]] void refuse_id(const IdAt& at, int64_t vocab_size, const RowOrigin& origin) {
   throw data_error(
-      "token id {} at position {} of row {} of micro-batch {} (source {}) is outside of the model's "
-      "vocabulary of {}. Was the data made with another tokenizer?",
-      id, cell % batch.length, row, batch.index,
-      source < sources.size() ? "'" + sources[source] + "'" : std::to_string(source), vocab_size);
+      "token id {} at position {} of row {} of micro-batch {}{} is outside of the model's vocabulary of {}. "
+      "Was the data made with another tokenizer?",
+      at.id, at.position, at.row, at.micro_batch, origin ? " (" + origin(at.row) + ")" : "", vocab_size);
+}
+
+bool outside(int32_t id, int64_t vocab_size) {
+  return static_cast<uint32_t>(id) >= static_cast<uint32_t>(vocab_size);
 }
 
 }  // namespace
@@ -88,20 +93,32 @@ DeviceBatch to_device(const Batch& batch, at::Device device) {
   return device_batch(staged.layout.parts(staged.buffer.to(device, /*non_blocking=*/device.is_cuda())));
 }
 
-void check_ids(const Batch& batch, int64_t vocab_size, const std::vector<std::string>& sources) {
+void check_ids(const Batch& batch, int64_t vocab_size, const RowOrigin& origin) {
   const int64_t cells = batch.rows * batch.length;
-  const auto outside = [&](int32_t id) {
-    return static_cast<uint32_t>(id) >= static_cast<uint32_t>(vocab_size);
-  };
   uint32_t found = 0;  // a loop without branches, for the compiler to make vectors of
   for (int64_t i = 0; i < cells; ++i)
-    found |= outside(batch.inputs[i]) | (outside(batch.targets[i]) & (batch.loss_mask[i] != 0));
+    found |= outside(batch.inputs[i], vocab_size) |
+             (outside(batch.targets[i], vocab_size) & (batch.loss_mask[i] != 0));
   if (!found) return;
   for (int64_t i = 0; i < cells; ++i) {
-    if (outside(batch.inputs[i])) refuse_id(batch, i, batch.inputs[i], vocab_size, sources);
-    if (outside(batch.targets[i]) && batch.loss_mask[i])
-      refuse_id(batch, i, batch.targets[i], vocab_size, sources);
+    const auto refuse = [&](int32_t id) {
+      refuse_id({id, i % batch.length, i / batch.length, batch.index}, vocab_size, origin);
+    };
+    if (outside(batch.inputs[i], vocab_size)) refuse(batch.inputs[i]);
+    if (outside(batch.targets[i], vocab_size) && batch.loss_mask[i]) refuse(batch.targets[i]);
   }
+}
+
+void check_ids(const PairBatch& batch, int64_t source_vocab, int64_t target_vocab, const RowOrigin& origin) {
+  const auto check = [&](const int32_t* ids, int64_t length, const int32_t* lengths, int64_t vocab_size) {
+    for (int64_t row = 0; row < batch.rows; ++row)
+      for (int64_t t = 0; t < lengths[row]; ++t)
+        if (const int32_t id = ids[row * length + t]; outside(id, vocab_size))
+          refuse_id({id, t, row, batch.index}, vocab_size, origin);
+  };
+  check(batch.source, batch.source_length, batch.source_lengths, source_vocab);
+  check(batch.inputs, batch.target_length, batch.target_lengths, target_vocab);
+  check(batch.targets, batch.target_length, batch.target_lengths, target_vocab);
 }
 
 Staged stage(const PairBatch& batch, int64_t rows, bool pin) {

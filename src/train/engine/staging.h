@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -51,9 +52,14 @@ DeviceBatch device_batch(const std::vector<at::Tensor>& parts);
 /// Both, with a copy in between; for evaluation.
 DeviceBatch to_device(const Batch& batch, at::Device device);
 
-/// Refuses token ids outside of the vocabulary on the host, before a GPU ends in an assert. `sources` are the
-/// names for the message.
-void check_ids(const Batch& batch, int64_t vocab_size, const std::vector<std::string>& sources = {});
+/// Where a row of a batch comes from, for messages.
+using RowOrigin = std::function<std::string(int64_t row)>;
+
+/// Refuses token ids outside of the vocabulary on the host, before a kernel reads beyond an embedding: a data
+/// error that names the row.
+void check_ids(const Batch& batch, int64_t vocab_size, const RowOrigin& origin = {});
+void check_ids(const PairBatch& batch, int64_t source_vocab, int64_t target_vocab,
+               const RowOrigin& origin = {});
 
 /// A micro-batch of pairs on the device, int64; targets with ops::kIgnoreIndex where there is only padding.
 struct DevicePairs {

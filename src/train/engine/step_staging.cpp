@@ -26,9 +26,8 @@ void StepStaging::open(int64_t done, int64_t consumed, int64_t last) {
 }
 
 std::optional<Staged> StepStaging::next() {
-  const auto& train = recipe_.train;
   if (staged_ == end_) return {};
-  const int64_t step = staged_++ / train.accumulate + 1;
+  ++staged_;
   Staged staged = task_.next(pin_);
   if (staged.supervised == 0 && empty_++ == 0) {
     log::warn(
@@ -36,13 +35,25 @@ std::optional<Staged> StepStaging::next() {
         "as training/empty_batches in metrics.jsonl.",
         staged.index);
   }
+  set_numbers(staged);
+  return staged;
+}
+
+Staged StepStaging::again(int64_t index) {
+  Staged staged = task_.again(index);
+  set_numbers(staged);
+  return staged;
+}
+
+void StepStaging::set_numbers(Staged& staged) const {
+  const auto& train = recipe_.train;
+  const int64_t step = staged.index / train.accumulate + 1;
   // Dropout draws from the seed and the place in the run alone: resuming needs no other state.
   const auto words = philox(static_cast<uint64_t>(train.seed),
                             static_cast<uint64_t>(staged.index * processes_.world() + processes_.rank()));
   staged.set(step_numbers(train, rates_at(train, step, task_.config().width), staged.supervised, staged.bytes,
                           unit_of(optimizer_, task_.positions())),
              static_cast<int64_t>(words[0] | uint64_t{words[1]} << 32));
-  return staged;
 }
 
 }  // namespace tightloop

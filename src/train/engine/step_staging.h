@@ -23,10 +23,14 @@ class StepStaging {
   void open(int64_t done, int64_t consumed, int64_t last);
   /// None after the last.
   std::optional<Staged> next();
+  /// Micro-batch `index` of those that next() has given since open(), once more.
+  Staged again(int64_t index);
   /// Micro-batches so far in which nothing was to be learned.
   int64_t empty_batches() const { return empty_; }
 
  private:
+  void set_numbers(Staged& staged) const;
+
   Task& task_;
   const Recipe& recipe_;
   const Optimizer& optimizer_;

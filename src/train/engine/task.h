@@ -63,6 +63,9 @@ class Task {
   virtual void open(int64_t first_micro_batch, int64_t consumed, int rank, int world) = 0;
   /// The next micro-batch of what open() started, in host memory; numbers and random are not set.
   virtual Staged next(bool pin) = 0;
+  /// One of those that next() has given, once more; and where each of its rows comes from, for messages.
+  virtual Staged again(int64_t micro_batch) = 0;
+  virtual std::vector<std::string> origins(int64_t micro_batch) const = 0;
   /// Seconds that next() has waited for data since open().
   virtual double waited() const = 0;
   /// How many micro-batches were ready when next() took one, since open().

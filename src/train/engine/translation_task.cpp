@@ -86,6 +86,20 @@ void TranslationTask::open(int64_t first_micro_batch, int64_t consumed, int rank
 
 Staged TranslationTask::next(bool pin) {
   const PairBatch& batch = loader_->next();
+  check_ids(batch, config().source_vocab_size, config().vocab_size,
+            [&](int64_t row) { return loader_->origins(batch.index).at(row); });
+  return staged(batch, pin);
+}
+
+Staged TranslationTask::again(int64_t micro_batch) {
+  return staged(loader_->again(micro_batch), /*pin=*/false);
+}
+
+std::vector<std::string> TranslationTask::origins(int64_t micro_batch) const {
+  return loader_->origins(micro_batch);
+}
+
+Staged TranslationTask::staged(const PairBatch& batch, bool pin) const {
   // As many rows as a batch of these lengths can have, so that there are few shapes.
   const int64_t rows =
       std::max(batch.rows, recipe_.data.batch_tokens / std::max(batch.source_length, batch.target_length));

@@ -32,6 +32,8 @@ class TranslationTask : public Task {
   uint64_t epoch_samples() const override;
   void open(int64_t first_micro_batch, int64_t consumed, int rank, int world) override;
   Staged next(bool pin) override;
+  Staged again(int64_t micro_batch) override;
+  std::vector<std::string> origins(int64_t micro_batch) const override;
   double waited() const override { return loader_ ? loader_->wait_seconds() : 0; }
   QueueDepth depth() const override { return loader_ ? loader_->depth() : QueueDepth(); }
 
@@ -43,6 +45,7 @@ class TranslationTask : public Task {
   std::optional<HeldOutPairs> held_out_pairs() override;
 
  private:
+  Staged staged(const PairBatch& batch, bool pin) const;
   PairOptions loading() const;
   PairOptions held_out_loading() const;
   void load_random(Recipe& recipe);
