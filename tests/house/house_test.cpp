@@ -94,7 +94,7 @@ const std::map<std::string, std::vector<std::vector<std::string>>> kStages{
       {"settings/", "run/run_folder", "run/run_settings", "run/resume_settings", "run/checkpoint"},
       {"optim/", "engine/grad_scaler", "engine/step_numbers"},
       {"run/"},
-      {"engine/", "settings/memory_plan", "settings/auto_sizes"},
+      {"engine/", "guard/", "settings/memory_plan", "settings/auto_sizes"},
       {"report/"},
       {""}}},
     {"cli", {{"page/"}, {""}, {"bench/"}, {"verbs/"}}},

@@ -51,7 +51,8 @@ class LossBuffer {
     kBalance,  // sum over micro-batches of the experts' balance loss
     kSums,     // columns up to here add up over processes
     kGradNorm = kSums,
-    kSkipped,    // not 0: gradients were not finite or there were none, and nothing was updated
+    kSkipped,    // not 0: nothing was updated: gradients were not finite, there were none, or a spike
+    kSpike,      // not 0: the update was left out because the mean loss was above this limit
     kLossScale,  // of fp16, as the step used it
     // Seconds of the device, one after the other: they add up to the step's.
     kIdle,           // from the end of the step before until the host had started this one

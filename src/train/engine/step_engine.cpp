@@ -179,7 +179,7 @@ void StepEngine::compute_or_retry(const PassKey& key, const at::Tensor& buffer) 
   lap(LossBuffer::kBackward);
   if (!key.last || processes_.several()) return;
   const at::Tensor& numbers = parts[Staged::kNumbers];
-  retry([&] { optimizer_.update(numbers, divisor(numbers), layer_norms(key.by_layer)); }, nothing);
+  retry([&] { apply_update(numbers, key.by_layer); }, nothing);
   record_update();
   lap(LossBuffer::kUpdate);
 }
@@ -222,27 +222,37 @@ void StepEngine::record(const BatchLoss& loss, const at::Tensor& numbers) {
 }
 
 void StepEngine::update(const at::Tensor& numbers, bool by_layer) {
-  optimizer_.update(numbers, divisor(numbers), layer_norms(by_layer));
+  apply_update(numbers, by_layer);
   record_update();
 }
 
-at::Tensor StepEngine::divisor(const at::Tensor& numbers) {
+void StepEngine::apply_update(const at::Tensor& numbers, bool by_layer) {
   c10::NoGradGuard no_grad;
   if (const GradScaler* scaler = optimizer_.scaler())
     buffer_.column(LossBuffer::kLossScale).copy_(scaler->factor());
-  at::Tensor tokens = buffer_.column(LossBuffer::kTokens).clone();
+  // Adjacent columns, so that they are added up over the processes as one.
+  static_assert(LossBuffer::kLoss == 0 && LossBuffer::kTokens == 1);
+  const at::Tensor sums = buffer_.row().narrow(0, LossBuffer::kLoss, 2).clone();
   optimizer_.reduce_gradients(processes_);
-  processes_.sum_(tokens);
+  processes_.sum_(sums);
   if (processes_.several()) lap(LossBuffer::kCommunication);
+  const at::Tensor loss = sums[0], tokens = sums[1];
+  if (options_.spikes) options_.spikes->judge(loss / tokens);
   // Where each micro-batch was divided by its own count, only whether there was anything is left to say.
-  return options_.global ? tokens * numbers[StepNumbers::kUnit]
-                         : (tokens > 0) * static_cast<double>(processes_.world());
+  const at::Tensor divisor = options_.global ? tokens * numbers[StepNumbers::kUnit]
+                                             : (tokens > 0) * static_cast<double>(processes_.world());
+  optimizer_.update(numbers, divisor, layer_norms(by_layer),
+                    options_.spikes ? options_.spikes->spike() : at::Tensor());
 }
 
 void StepEngine::record_update() {
   c10::NoGradGuard no_grad;
   buffer_.column(LossBuffer::kGradNorm).copy_(optimizer_.norm());
   buffer_.column(LossBuffer::kSkipped).copy_(optimizer_.skipped());
+  if (!options_.spikes) return;
+  options_.spikes->commit();
+  const at::Tensor& limit = options_.spikes->limit();
+  buffer_.column(LossBuffer::kSpike).copy_(limit.masked_fill(options_.spikes->spike().logical_not(), 0));
 }
 
 }  // namespace tightloop

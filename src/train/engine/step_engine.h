@@ -16,6 +16,7 @@
 #include "train/engine/feed.h"
 #include "train/engine/loss.h"
 #include "train/engine/loss_buffer.h"
+#include "train/guard/spike_filter.h"
 #include "train/optim/optimizer.h"
 
 namespace tightloop {
@@ -25,6 +26,7 @@ struct EngineOptions {
   bool time = true;     // parts of the step are timed, on the device
   bool global = true;   // train.loss_norm
   bool forbid_syncs = false;
+  DeviceSpikeFilter* spikes = nullptr;  // leaves out the updates of steps whose losses are spikes
 };
 
 /// How often what happened.
@@ -79,7 +81,7 @@ class StepEngine {
   bool try_capture(const PassKey& key, const at::Tensor& buffer, PassState& state);
   void record(const BatchLoss& loss, const at::Tensor& numbers);
   void update(const at::Tensor& numbers, bool by_layer);
-  at::Tensor divisor(const at::Tensor& numbers);
+  void apply_update(const at::Tensor& numbers, bool by_layer);
   at::Tensor layer_norms(bool wanted) const { return wanted ? buffer_.layer_norms() : at::Tensor(); }
   void record_update();
   void lap(LossBuffer::Column part);

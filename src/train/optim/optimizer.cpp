@@ -121,7 +121,8 @@ void Optimizer::accumulate(bool first) {
   halfway_ = false;
 }
 
-void Optimizer::update(const at::Tensor& rates, const at::Tensor& divisor, const at::Tensor& layer_norms) {
+void Optimizer::update(const at::Tensor& rates, const at::Tensor& divisor, const at::Tensor& layer_norms,
+                       const at::Tensor& leave_out) {
   c10::NoGradGuard no_grad;
   for (const auto& rule : rules_) rule->reserve();
   std::optional<WeightChange> change;
@@ -136,7 +137,8 @@ void Optimizer::update(const at::Tensor& rates, const at::Tensor& divisor, const
   const auto norm = raw / divide;
   if (change) layer_norms[0].copy_(layers_.norms(gradients_) / divide);
   if (clip_ > 0) divide = divide * at::clamp_min((norm + 1e-6) / clip_, 1.0);
-  const auto keep = finite.logical_and(divisor > 0);
+  auto keep = finite.logical_and(divisor > 0);
+  if (leave_out.defined()) keep = keep.logical_and(leave_out.logical_not());
   const auto count = count_ + keep, skipped = keep.logical_not().to(at::kFloat);
   const auto number = [&](int64_t which) { return rates[which].to(at::kFloat); };
   // In the order of ops::MuonControl.

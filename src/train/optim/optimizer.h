@@ -70,9 +70,11 @@ class Optimizer {
   void reduce_gradients(Processes& processes);
   /// One update. `rates` (fp64, on the device) are StepNumbers; gradients are divided by the fp64 scalar
   /// `divisor`: the step's supervised tokens, over all processes. 0, or a gradient that is not finite, leaves
-  /// everything as it was. `layer_norms` (fp64 (2, layers), on the device), where it is defined, gets the
-  /// norm of each layer's divided gradient before clipping, and that of its update over that of its weights.
-  void update(const at::Tensor& rates, const at::Tensor& divisor, const at::Tensor& layer_norms = {});
+  /// everything as it was. So does `leave_out` (a bool scalar on the device), where it is given and true.
+  /// `layer_norms` (fp64 (2, layers), on the device), where it is defined, gets the norm of each layer's divided
+  /// gradient before clipping, and that of its update over that of its weights.
+  void update(const at::Tensor& rates, const at::Tensor& divisor, const at::Tensor& layer_norms = {},
+              const at::Tensor& leave_out = {});
   /// The same for numbers of the host. Gives norm().
   at::Tensor step(const Rates& rates, double divisor);
 
