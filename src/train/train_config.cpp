@@ -111,6 +111,17 @@ void TrainConfig::describe(Fields& fields) {
       .add("loss_scale_growth_steps", loss_scale_growth_steps,
            "fp16: steps without overflow after which the loss scale doubles")
       .range(1, 1e9);
+  fields
+      .add("max_skips", max_skips,
+           "Stop after so many skipped updates in a row: gradients that are not finite, or spikes; 0: never")
+      .range(0, 1e9);
+  fields.add("on_spike", on_spike,
+             "What to do about a spike: the loss of a step above the median of the last 128 by "
+             "train.spike_deviations");
+  fields
+      .add("spike_deviations", spike_deviations,
+           "Robust standard deviations (1.48 times the median deviation) above the median that make a spike")
+      .range(1, 1e6);
   fields.add("memory_limit", memory_limit, "GiB of the device's memory to use at most; 0: all").range(0, 1e6);
   fields
       .add("empty_cache_steps", empty_cache_steps,

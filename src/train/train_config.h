@@ -76,6 +76,17 @@ inline constexpr auto kChoices<DecaySchedule> = std::to_array<Choice<DecaySchedu
     {DecaySchedule::kConstant, "constant"},
 });
 
+/// What is done about a loss far above those before it.
+enum class OnSpike { kWarn, kSkip, kRollback, kOff };
+template <>
+inline constexpr auto kChoices<OnSpike> = std::to_array<Choice<OnSpike>>({
+    {OnSpike::kWarn, "warn", "say so, with the rows it came from"},
+    {OnSpike::kSkip, "skip", "leave the update of the step out"},
+    {OnSpike::kRollback, "rollback",
+     "return to the last checkpoint and pass over the batches up to the spike"},
+    {OnSpike::kOff, "off"},
+});
+
 /// Section "train": the loop.
 struct TrainConfig {
   std::string device = "auto";
@@ -106,6 +117,10 @@ struct TrainConfig {
   double loss_scale = 65536, memory_limit = 0;
   bool deterministic = false, debug_syncs = false, set_to_none = true, copy_stream = true, copy_ahead = true,
        time_parts = true, pools = true;
+  // Guards
+  int64_t max_skips = 10;
+  OnSpike on_spike = OnSpike::kWarn;
+  double spike_deviations = 8;
   // Bookkeeping
   int64_t logging_steps = 10, eval_steps = -1, eval_batches = 16, save_steps = 0, keep_checkpoints = 3,
           keep_every = 0, stop_at = 0;

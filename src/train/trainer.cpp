@@ -98,14 +98,16 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
                                            recipe_.data.pin_memory && device_.is_cuda());
   const ModelConfig& model = task_->config();
   const int64_t experts = model.has_experts() ? model.experts : 0;
-  const auto& sources = task_->sources();
   buffer_ = std::make_unique<LossBuffer>(target, train.loss_extract_interval,
-                                         static_cast<int64_t>(sources.size()), experts * model.layers,
+                                         static_cast<int64_t>(task_->sources().size()),
+                                         experts * model.layers,
                                          static_cast<int64_t>(optimizer_->layers().count()));
-  progress_ = std::make_unique<Progress>(sources, experts, train.steps, optimizer_->layers().names());
+  progress_ = make_progress();
   if (from) progress_->go_on_from(from->metadata.value("totals", nlohmann::json()));
-  guard_ =
-      std::make_unique<DivergenceGuard>(train, model.vocab_size, recipe_.data.source == DataSource::kRandom);
+  guard_ = std::make_unique<StepGuard>(train, model, recipe_.data.source == DataSource::kRandom, run_,
+                                       history_, processes_, target);
+  guard_->watch({train, *task_, *optimizer_, *staging_, target});
+  if (from) guard_->reset(from->optimizer);
   engine_ = std::make_unique<StepEngine>(
       device_, *optimizer_, *buffer_,
       [this](const auto& parts, const auto& scale, bool metrics) {
@@ -115,7 +117,14 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
       EngineOptions{.graphs = train.graph != AutoSwitch::kOff && train.pools,
                     .time = train.time_parts,
                     .global = train.loss_norm == LossNorm::kGlobal,
-                    .forbid_syncs = train.debug_syncs});
+                    .forbid_syncs = train.debug_syncs,
+                    .spikes = guard_->device_spikes()});
+}
+
+std::unique_ptr<Progress> Trainer::make_progress() const {
+  const ModelConfig& model = task_->config();
+  return std::make_unique<Progress>(task_->sources(), model.has_experts() ? model.experts : 0,
+                                    recipe_.train.steps, optimizer_->layers().names());
 }
 
 void Trainer::plan_steps() {
@@ -193,12 +202,10 @@ void Trainer::extract(bool all) {
 
 void Trainer::handle(const StepSums& sums) {
   if (taken_) taken_->push_back(sums);
-  guard_->step(sums);
-  if (!std::isfinite(sums[LossBuffer::kLoss]))
-    log::warn("The loss of step {} is not finite; its update was skipped, and averages leave it out.",
-              sums.step);
+  guard_->step(sums, done_);
   // A loss that was computed with the weights of the newest checkpoint has been judged: older ones may go.
-  if (history_.removal_is_due() && sums.step > history_.saved() && guard_->healthy()) history_.remove_old();
+  if (history_.removal_is_due() && sums.step > history_.saved() && guard_->divergence().healthy())
+    history_.remove_old();
   const int64_t steps = progress_->line_steps() + 1;
   auto report = progress_->arrived(sums);
   if (!report) return;
@@ -245,6 +252,11 @@ TrainResult Trainer::run() {
   }
 }
 
+void Trainer::open_metrics() {
+  metrics_ = std::make_unique<Metrics>(recipe_.log, sinks_of(run_, recipe_, done_));
+  lines_from_ = done_;
+}
+
 void Trainer::note_start() {
   const auto event = done_ > 0 ? RunEvent::kResumed : RunEvent::kStarted;
   const auto text = done_ > 0 ? fmt::format("resumed after step {}", done_) : std::string("started");
@@ -271,7 +283,7 @@ TrainResult Trainer::train() {
     announce();
     evaluator_->check();
     use_.begin();
-    metrics_ = std::make_unique<Metrics>(recipe_.log, sinks_of(run_, recipe_, done_));
+    open_metrics();
   }
   evaluator_->set_possible(processes_.any(evaluator_->possible()));
   note_start();
@@ -300,18 +312,23 @@ TrainResult Trainer::train() {
     if (step % train.logging_steps == 0 || ending) progress_->end_line();
     if (step % train.loss_extract_interval == 0 || buffer_->full() || saving || evaluating ||
         std::floor(start_.epoch) > std::floor(epoch))
-      extract(/*all=*/train.loss_extract_interval == 1 || saving || evaluating);
+      extract(/*all=*/train.loss_extract_interval == 1 || train.on_spike == OnSpike::kRollback || saving ||
+              evaluating);
     if (metrics_ && terminal::is_live()) metrics_->interval(progress_->running());
     use_.look(step);
     watch.end(progress_->any_line());
-    if (step == train.steps) guard_->finish();
+    if (const int64_t spike = guard_->wants_rollback(); spike > 0 && roll_back(spike, last)) {
+      step = done_;
+      continue;
+    }
+    if (step == train.steps) guard_->divergence().finish();
     if (saving) save(step, ending, /*passing=*/train.save_steps > 0 && !saving_anyway);
     if (evaluating) next = evaluate(step, result);
     if (next != Next::kGoOn && history_.saved() < step) save(step, /*last=*/true);
     if (saving || evaluating) engine_->restart_clock();
   }
   extract(/*all=*/true);
-  if (history_.removal_is_due() && guard_->healthy()) history_.remove_old();
+  if (history_.removal_is_due() && guard_->divergence().healthy()) history_.remove_old();
   history_.finish();
   feed_.reset();
   task_->refresh_weights();
@@ -320,7 +337,8 @@ TrainResult Trainer::train() {
   result.interrupted = next == Next::kInterrupted;
   result.mean_loss = progress_->mean_loss();
   result.seconds = seconds_since(started);
-  if (metrics_) result.losses = metrics_->finish();
+  result.losses = std::move(kept_losses_);
+  if (metrics_) std::ranges::move(metrics_->finish(), std::back_inserter(result.losses));
   return result;
 }
 
@@ -343,7 +361,7 @@ Trainer::Next Trainer::evaluate(int64_t step, TrainResult& result) {
   processes_.broadcast(decision);
   if (said[kMeasured] != 0) {
     result.held_out_loss = said[kLoss];
-    guard_->evaluated(step, said[kLoss]);
+    guard_->divergence().evaluated(step, said[kLoss]);
     if (history_.removal_is_due() && history_.saved() == step) history_.remove_old();
   }
   const auto next = static_cast<Next>(said[kNext]);
@@ -373,7 +391,7 @@ void Trainer::save(int64_t step, bool last, bool passing) {
   // All losses were read, so the device is done with the step. A peer that died in it may have left the sums
   // of gradients half done: those weights are not saved.
   processes_.check();
-  guard_->before_save();
+  guard_->divergence().before_save();
   const auto state = [&] {
     RunSnapshot now{.weights = optimizer_->weights(),
                     .optimizer = optimizer_->state(),
@@ -381,6 +399,7 @@ void Trainer::save(int64_t step, bool last, bool passing) {
                     .totals = progress_->totals(),
                     .evaluates = evaluator_->possible()};
     std::ranges::move(task_->frozen(), std::back_inserter(now.weights));
+    std::ranges::move(guard_->state(), std::back_inserter(now.optimizer));
     return now;
   };
   history_.save(step, state, last, passing);

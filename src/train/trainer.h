@@ -10,13 +10,13 @@
 
 #include "core/device.h"
 #include "dist/processes.h"
-#include "train/engine/divergence.h"
 #include "train/engine/evaluator.h"
 #include "train/engine/feed.h"
 #include "train/engine/loss_buffer.h"
 #include "train/engine/step_engine.h"
 #include "train/engine/step_staging.h"
 #include "train/engine/task.h"
+#include "train/guard/step_guard.h"
 #include "train/optim/optimizer.h"
 #include "train/report/device_use.h"
 #include "train/report/metrics.h"
@@ -93,6 +93,12 @@ class Trainer {
   /// Asks for the sums of steps since the last time, and handles those that are there; with `all`, every one.
   void extract(bool all);
   void handle(const StepSums& sums);
+  /// Back to the last checkpoint; the data goes on after the step whose loss was a spike. False: there is
+  /// none, and the run goes on as it is.
+  bool roll_back(int64_t spike, int64_t last);
+  std::unique_ptr<Progress> make_progress() const;
+  /// Of the main process: lines are of steps after the last one done.
+  void open_metrics();
   bool stop_wanted(int64_t step);
   bool evaluates_at(int64_t step) const;
   /// run() without the account of it in events.jsonl.
@@ -123,12 +129,14 @@ class Trainer {
   std::unique_ptr<StepEngine> engine_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<Metrics> metrics_;        // of the main process
+  int64_t lines_from_ = 0;                  // the step that they begin after
+  std::vector<double> kept_losses_;         // of lines before a rollback
   int64_t done_ = 0;                        // steps behind us
   int64_t consumed_ = 0;                    // samples that all processes have had in them
   StepStart start_;                         // of the step under way
   double host_seconds_ = 0;                 // that starting steps took
   std::vector<StepSums>* taken_ = nullptr;  // where sums go in take_steps()
-  std::unique_ptr<DivergenceGuard> guard_;
+  std::unique_ptr<StepGuard> guard_;
 };
 
 }  // namespace tightloop

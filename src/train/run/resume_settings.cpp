@@ -29,6 +29,8 @@ const std::set<std::string>& settings_that_may_change() {
       "train.matrix_lr", "train.embedding_lr", "train.unembedding_lr", "train.scalar_lr", "train.lr_scale",
       "train.muon_weight_decay", "train.muon_decay_schedule", "train.muon_beta2", "train.muon_momentum",
       "train.muon_momentum_start", "train.muon_momentum_steps", "train.muon_momentum_end",
+      // What is done about steps that go wrong.
+      "train.max_skips", "train.on_spike", "train.spike_deviations",
       // What is looked at, said and saved.
       "train.logging_steps", "train.eval_steps", "train.eval_batches", "train.eval_translations",
       "train.bleu_tokenize", "train.save_steps", "train.save_minutes", "train.keep_checkpoints",

@@ -155,6 +155,25 @@ void RunHistory::keep_evaluation(int64_t step, double loss) {
   });
 }
 
+void RunHistory::roll_back(const Checkpoint& checkpoint, int64_t from, int64_t consumed) {
+  nlohmann::json rollbacks = checkpoint.metadata.value("rollbacks", nlohmann::json::array());
+  int64_t before = 0;
+  for (const auto& one : rollbacks) before += one.value("to", int64_t{0}) == checkpoint.step;
+  if (before >= kMostRollbacks)
+    throw Error(
+        ExitCode::kFailure,
+        fmt::format("the loss spiked again at step {}, after {} rollbacks to the checkpoint of step {}: "
+                    "it is not the data of a few steps. Resume with a smaller learning rate, or with "
+                    "--train.on_spike warn.",
+                    from, before, checkpoint.step));
+  rollbacks.push_back({{"from", from}, {"to", checkpoint.step}, {"consumed", consumed}});
+  metadata_ = checkpoint.metadata;
+  metadata_["rollbacks"] = std::move(rollbacks), metadata_["consumed"] = consumed;
+  best_loss_ = metadata_.contains("best") ? metadata_["best"].value("loss", INFINITY) : INFINITY;
+  worse_ = metadata_.value("worse", int64_t{0}), evaluated_ = metadata_.value("evaluated", int64_t{0});
+  if (processes_.main()) update_metadata(run_.checkpoints(), checkpoint.step, metadata_);
+}
+
 void RunHistory::remove_old() {
   removal_is_due_ = false;
   if (!processes_.main()) return;

@@ -71,6 +71,12 @@ class RunHistory {
   /// The same at the end; the error of the newest save where that failed.
   void finish();
 
+  /// The run returns to its newest checkpoint because of what happened in step `from`, and goes on with the
+  /// data after `consumed` samples. The checkpoint is told, so that a resumed run does the same. An error
+  /// after kMostRollbacks to the same one.
+  static constexpr int64_t kMostRollbacks = 3;
+  void roll_back(const Checkpoint& checkpoint, int64_t from, int64_t consumed);
+
   /// Keeps what the evaluation of a step found in metadata() and, where the step was saved, in its
   /// checkpoint.
   void keep_evaluation(int64_t step, double loss);

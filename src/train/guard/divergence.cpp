@@ -1,4 +1,4 @@
-#include "train/engine/divergence.h"
+#include "train/guard/divergence.h"
 
 #include <fmt/format.h>
 
@@ -29,11 +29,30 @@ std::string lower_rate(const TrainConfig& train) {
 
 }  // namespace
 
-DivergenceGuard::DivergenceGuard(const TrainConfig& train, int64_t vocab_size, bool random_data)
-    : train_(train), uniform_(std::log(static_cast<double>(vocab_size))), random_data_(random_data) {}
+DivergenceGuard::DivergenceGuard(const TrainConfig& train, int64_t vocab_size, bool random_data,
+                                 WayBack way_back)
+    : train_(train),
+      uniform_(std::log(static_cast<double>(vocab_size))),
+      random_data_(random_data),
+      way_back_(std::move(way_back)) {}
 
-std::string DivergenceGuard::advice() const {
-  return lower_rate(train_) + " Nothing was saved after this; checkpoints on disk are as they were.";
+std::string DivergenceGuard::advice(int64_t first_bad) const {
+  return fmt::format("{} Nothing was saved after this. {}", lower_rate(train_),
+                     way_back_ ? way_back_(first_bad) : "Checkpoints on disk are as they were.");
+}
+
+void DivergenceGuard::refuse_skips(int64_t step, bool spike) const {
+  if (train_.max_skips == 0 || skipped_in_a_row_ < train_.max_skips) return;
+  if (spike)
+    throw failure(
+        "the last {} updates, up to step {}, were skipped (train.max_skips): losses stay more than "
+        "train.spike_deviations = {:g} above the median of those before, so it is no single batch. {}",
+        skipped_in_a_row_, step, train_.spike_deviations, advice(first_skipped_));
+  throw failure(
+      "the last {} updates, up to step {}, were skipped (train.max_skips): gradients are not finite any "
+      "more. "
+      "{}",
+      skipped_in_a_row_, step, advice(first_skipped_));
 }
 
 void DivergenceGuard::step(const StepSums& sums) {
@@ -52,19 +71,18 @@ void DivergenceGuard::step(const StepSums& sums) {
     }
   }
   const bool skipped = sums[LossBuffer::kSkipped] != 0, finite = std::isfinite(loss);
+  const bool spike = sums[LossBuffer::kSpike] != 0;
   // A loss that is not finite is no matter of fp16's loss scale, which multiplies it later.
-  const bool searching = finite && sums[LossBuffer::kLossScale] > 1;
+  const bool searching = finite && !spike && sums[LossBuffer::kLossScale] > 1;
   if (!finite && !skipped)
     throw failure("the loss rose from {:.4g} to {} at step {}. {}", std::min(first_, least_), std::fabs(loss),
-                  sums.step, advice());
+                  sums.step, advice(sums.step));
   not_finite_in_a_row_ = finite ? 0 : not_finite_in_a_row_ + 1;
   skipped_ += skipped;
   skipped_in_a_row_ = skipped ? skipped_in_a_row_ + !searching : 0;
-  if (skipped_in_a_row_ >= kMostSkipped) {
-    throw failure("the last {} updates, up to step {}, were skipped: gradients are not finite any more. {}",
-                  skipped_in_a_row_, sums.step, advice());
-  }
-  if (!finite) return;
+  if (skipped_in_a_row_ == 1) first_skipped_ = sums.step;
+  if (skipped) refuse_skips(sums.step, spike);
+  if (!finite || spike) return;  // a spike whose update was left out says nothing about the weights
   window_.push_back({sums.step, sums[LossBuffer::kLoss], tokens});
   if (window_.size() > kWindow) window_.pop_front();
   const bool warm = sums.step > train_.warmup_steps && !random_data_;
@@ -74,14 +92,15 @@ void DivergenceGuard::step(const StepSums& sums) {
     throw failure(
         "the loss has been above {:.4g} for {} steps, up to step {}: more than at first ({:.4g}) and more "
         "than uniform prediction gives (ln V = {:.4g}). {}",
-        kAbove * std::max(uniform_, first_), worse_in_a_row_, sums.step, first_, uniform_, advice());
+        kAbove * std::max(uniform_, first_), worse_in_a_row_, sums.step, first_, uniform_,
+        advice(sums.step - worse_in_a_row_ + 1));
   }
   if (uniform_in_a_row_ >= kStuck) {
     throw failure(
         "the loss has been exactly that of uniform prediction (ln V = {:.4g}) for {} steps, up to step {}: "
         "all logits are equal, and training does not change it. {} A learning rate of nearly 0 does the "
         "same.",
-        uniform_, uniform_in_a_row_, sums.step, advice());
+        uniform_, uniform_in_a_row_, sums.step, advice(sums.step - uniform_in_a_row_ + 1));
   }
   if (window_.size() < kWindow) return;
   refuse_explosion();
@@ -100,7 +119,7 @@ void DivergenceGuard::refuse_explosion() const {
   throw failure(
       "the loss rose from {:.4g} to {:.4g} between step {} and step {} (uniform prediction gives ln V = "
       "{:.4g}). {}",
-      start, loss, window_.front().step, window_.back().step, uniform_, advice());
+      start, loss, window_.front().step, window_.back().step, uniform_, advice(window_.front().step));
 }
 
 void DivergenceGuard::evaluated(int64_t step, double loss) const {
@@ -114,7 +133,7 @@ void DivergenceGuard::evaluated(int64_t step, double loss) const {
 void DivergenceGuard::before_save() const {
   if (not_finite_in_a_row_ >= kNotFinite)
     throw failure("the losses of the last {} steps were not finite, so this one is not saved. {}",
-                  not_finite_in_a_row_, advice());
+                  not_finite_in_a_row_, advice(first_skipped_));
   if (!window_.empty()) refuse_explosion();
 }
 
@@ -122,7 +141,7 @@ void DivergenceGuard::finish() const {
   constexpr int64_t kFew = 3, kEnough = 50;
   if (skipped_in_a_row_ >= kFew && 2 * skipped_in_a_row_ > steps_) {
     throw failure("the last {} of {} updates were skipped: gradients are not finite any more. {}",
-                  skipped_in_a_row_, steps_, advice());
+                  skipped_in_a_row_, steps_, advice(first_skipped_));
   }
   if (2 * skipped_ > steps_)
     log::warn("{} of {} updates were skipped because gradients were not finite.", skipped_, steps_);

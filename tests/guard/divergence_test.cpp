@@ -1,4 +1,4 @@
-#include "train/engine/divergence.h"
+#include "train/guard/divergence.h"
 
 #include <nlohmann/json.hpp>
 
@@ -20,10 +20,11 @@ const double kUniform = std::log(kVocabulary);
 struct Steps {
   explicit Steps(TrainConfig config = {}, bool random = false)
       : train(std::move(config)), guard(train, kVocabulary, random) {}
-  void add(double loss, bool skipped = false, double scale = 0, double tokens = 100) {
+  void add(double loss, bool skipped = false, double scale = 0, double tokens = 100, double spike = 0) {
     StepSums sums{++step, std::vector<double>(LossBuffer::kColumns), {}, {}, {}, {}};
     sums.values[LossBuffer::kLoss] = loss * tokens, sums.values[LossBuffer::kTokens] = tokens;
     sums.values[LossBuffer::kSkipped] = skipped, sums.values[LossBuffer::kLossScale] = scale;
+    sums.values[LossBuffer::kSpike] = spike;
     guard.step(sums);
   }
   TrainConfig train;
@@ -36,16 +37,53 @@ struct Steps {
 TEST(Divergence, UpdatesSkippedInARowAreNamed) {
   Steps steps;
   steps.add(5.7);
-  for (int i = 1; i < DivergenceGuard::kMostSkipped; ++i) steps.add(kUniform, true);
+  for (int i = 1; i < TrainConfig().max_skips; ++i) steps.add(kUniform, true);
   EXPECT_FALSE(steps.guard.healthy());
   const auto message = error_of(ExitCode::kFailure, [&] { steps.add(kUniform, true); });
   EXPECT_CONTAINS(message, "10 updates");
   EXPECT_CONTAINS(message, "learning rate");
 }
 
+TEST(Divergence, HowManySkippedUpdatesStopARunIsASetting) {
+  TrainConfig train;
+  train.max_skips = 3;
+  Steps three(train);
+  three.add(5.7);
+  for (int i = 0; i < 2; ++i) three.add(5, true);
+  EXPECT_CONTAINS(error_of(ExitCode::kFailure, [&] { three.add(5, true); }), "3 updates");
+  train.max_skips = 0;
+  Steps never(train);
+  never.add(5.7);
+  for (int i = 0; i < 100; ++i) never.add(5, true);
+}
+
+TEST(Divergence, TheWayBackIsFromBeforeTheFirstSkip) {
+  TrainConfig train;
+  DivergenceGuard guard(train, kVocabulary, false,
+                        [](int64_t step) { return "before step " + std::to_string(step); });
+  const auto add = [&](int64_t step, bool skipped) {
+    StepSums sums{step, std::vector<double>(LossBuffer::kColumns), {}, {}, {}, {}};
+    sums.values[LossBuffer::kLoss] = 500, sums.values[LossBuffer::kTokens] = 100;
+    sums.values[LossBuffer::kSkipped] = skipped;
+    guard.step(sums);
+  };
+  for (int64_t step = 1; step < 40; ++step) add(step, false);
+  for (int64_t step = 40; step < 49; ++step) add(step, true);
+  EXPECT_CONTAINS(error_of(ExitCode::kFailure, [&] { add(49, true); }), "before step 40");
+}
+
+TEST(Divergence, SpikesInARowAreToldFromGradientsThatAreNotFinite) {
+  Steps steps;
+  for (int i = 0; i < 20; ++i) steps.add(3);
+  const auto message = error_of(ExitCode::kFailure, [&] {
+    for (int i = 0; i < 10; ++i) steps.add(9, true, 0, 100, /*spike=*/4);
+  });
+  EXPECT_CONTAINS(message, "train.spike_deviations");
+}
+
 TEST(Divergence, AFewSkippedUpdatesAreNot) {
   Steps steps;
-  for (int i = 0; i < 500; ++i) steps.add(3, i % DivergenceGuard::kMostSkipped != 0);
+  for (int i = 0; i < 500; ++i) steps.add(3, i % TrainConfig().max_skips != 0);
   EXPECT_NO_THROW(steps.guard.finish());
 }
 
@@ -56,7 +94,7 @@ TEST(Divergence, TheSearchForALossScaleIsNot) {
   for (int i = 0; i < 5; ++i) steps.add(5.7, true, scale /= 2);
   steps.add(5.6, false, scale);
   steps.guard.finish();
-  for (int i = 1; i < DivergenceGuard::kMostSkipped; ++i) steps.add(5.6, true, scale);
+  for (int i = 1; i < TrainConfig().max_skips; ++i) steps.add(5.6, true, scale);
   EXPECT_CONTAINS(error_of(ExitCode::kFailure, [&] { steps.add(5.6, true, scale); }), "skipped");
 }
 
@@ -91,7 +129,7 @@ TEST(Divergence, ALossThatIsNotFiniteOnceInASkippedStepIsNot) {
   for (int i = 0; i < 20; ++i) steps.add(3);
   steps.guard.before_save();
   steps.guard.finish();
-  for (int i = 1; i < DivergenceGuard::kMostSkipped; ++i) steps.add(NAN, true, 0x1p16);
+  for (int i = 1; i < TrainConfig().max_skips; ++i) steps.add(NAN, true, 0x1p16);
   EXPECT_CONTAINS(error_of(ExitCode::kFailure, [&] { steps.add(NAN, true, 0x1p16); }), "skipped");
 }
 

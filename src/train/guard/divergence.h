@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <string>
 
 #include "train/engine/loss_buffer.h"
 #include "train/train_config.h"
@@ -16,18 +18,21 @@ namespace tightloop {
 ///   skipped has changed nothing, and counts as skipped);
 /// - over kWindow steps a mean loss of twice ln V (uniform prediction) and twice what it was at first or
 /// best;
-/// - kMostSkipped updates in a row skipped because gradients were not finite: weights stay as they are while
-///   the data changes, so it is the weights. Those of fp16 count only at a loss scale of 1 or less: finding
-///   the scale skips updates too, 16 of them from 65536 down to 1;
+/// - train.max_skips updates in a row skipped because gradients were not finite: weights stay as they are
+///   while the data changes, so it is the weights. Those of fp16 count only at a loss scale of 1 or less:
+///   finding the scale skips updates too, 16 of them from 65536 down to 1. Or skipped as spikes;
 /// - after the warm-up, kStuck steps of a loss above both ln V and the first loss by a twentieth, or of
 ///   exactly ln V (all logits are equal). A rate that is tiny or data that is random stays at the first loss
 ///   and near ln V, not a twentieth above; random ids (data.source random) are left alone.
 class DivergenceGuard {
  public:
   static constexpr size_t kWindow = 10;
-  static constexpr int64_t kMostSkipped = 10, kNotFinite = 3, kStuck = 100;
+  static constexpr int64_t kNotFinite = 3, kStuck = 100;
+  /// A sentence about the last checkpoint whose weights gave a good step before `step`, and how to go on from
+  /// it.
+  using WayBack = std::function<std::string(int64_t step)>;
 
-  DivergenceGuard(const TrainConfig& train, int64_t vocab_size, bool random_data);
+  DivergenceGuard(const TrainConfig& train, int64_t vocab_size, bool random_data, WayBack way_back = {});
 
   /// The next step. Error(kFailure) where a rule is met.
   void step(const StepSums& sums);
@@ -49,15 +54,18 @@ class DivergenceGuard {
   };
   double window_mean() const;
   void refuse_explosion() const;
-  /// What to do about it.
-  std::string advice() const;
+  void refuse_skips(int64_t step, bool spike) const;
+  /// What to do about what began at a step.
+  std::string advice(int64_t first_bad) const;
 
   const TrainConfig& train_;
   const double uniform_;  // ln V
   const bool random_data_;
+  const WayBack way_back_;
   std::deque<Judged> window_;
   double first_ = NAN, least_ = INFINITY;  // the first step's mean loss, the least of full windows
   int64_t steps_ = 0, skipped_ = 0;        // with supervised tokens, since the start or resume
+  int64_t first_skipped_ = 0;              // of those in a row
   int64_t skipped_in_a_row_ = 0, not_finite_in_a_row_ = 0, worse_in_a_row_ = 0, uniform_in_a_row_ = 0;
 };
 
