@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "cli/page/page_files.h"
-#include "train/report/run_report.h"
+#include "train/watch/run_report.h"
 
 namespace tightloop::cli {
 

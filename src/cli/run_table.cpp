@@ -11,9 +11,9 @@
 #include "core/files.h"
 #include "core/terminal/live_block.h"
 #include "core/terminal/terminal.h"
-#include "train/report/run_follower.h"
-#include "train/report/view_text.h"
 #include "train/run/run_settings.h"
+#include "train/watch/run_follower.h"
+#include "train/watch/view_text.h"
 
 namespace tightloop::cli {
 

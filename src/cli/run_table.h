@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "train/report/run_list.h"
+#include "train/watch/run_list.h"
 
 namespace tightloop::cli {
 

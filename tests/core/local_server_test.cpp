@@ -1,4 +1,4 @@
-#include "core/local_server.h"
+#include "core/io/local_server.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,4 +1,4 @@
-#include "train/report/run_curves.h"
+#include "train/watch/run_curves.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "train/report/run_follower.h"
+#include "train/watch/run_follower.h"
 
 #include <sys/stat.h>
 
@@ -7,7 +7,7 @@
 #include "core/files.h"
 #include "core/folder_lock.h"
 #include "support.h"
-#include "train/report/run_list.h"
+#include "train/watch/run_list.h"
 
 namespace tightloop {
 namespace {

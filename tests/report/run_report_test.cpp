@@ -1,4 +1,4 @@
-#include "train/report/run_report.h"
+#include "train/watch/run_report.h"
 
 #include "core/files.h"
 #include "core/folder_lock.h"

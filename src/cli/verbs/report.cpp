@@ -15,11 +15,11 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
-#include "core/local_server.h"
+#include "core/io/local_server.h"
 #include "core/log.h"
 #include "core/terminal/terminal.h"
-#include "train/report/run_report.h"
 #include "train/run/run_folder.h"
+#include "train/watch/run_report.h"
 
 namespace tightloop::cli {
 

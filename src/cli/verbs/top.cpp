@@ -14,10 +14,10 @@
 #include "core/interrupt.h"
 #include "core/terminal/progress_line.h"
 #include "core/terminal/terminal.h"
-#include "train/report/run_follower.h"
-#include "train/report/run_list.h"
-#include "train/report/view_text.h"
 #include "train/run/run_events.h"
+#include "train/watch/run_follower.h"
+#include "train/watch/run_list.h"
+#include "train/watch/view_text.h"
 
 namespace tightloop::cli {
 

@@ -5,8 +5,8 @@
 #include "core/log.h"
 #include "core/terminal/terminal.h"
 #include "train/report/sinks.h"
-#include "train/report/view_text.h"
 #include "train/run/run_events.h"
+#include "train/watch/view_text.h"
 
 namespace tightloop {
 

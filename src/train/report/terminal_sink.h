@@ -7,7 +7,7 @@
 
 #include "core/terminal/progress_line.h"
 #include "train/report/metrics.h"
-#include "train/report/run_follower.h"
+#include "train/watch/run_follower.h"
 
 namespace tightloop {
 

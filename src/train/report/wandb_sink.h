@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "core/helper_process.h"
+#include "core/io/helper_process.h"
 #include "train/report/log_config.h"
 #include "train/report/metrics.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "train/report/metrics.h"
-#include "train/report/run_log.h"
+#include "train/watch/run_log.h"
 
 namespace tightloop {
 

@@ -1,4 +1,4 @@
-#include "train/report/run_report.h"
+#include "train/watch/run_report.h"
 
 #include <fmt/format.h>
 

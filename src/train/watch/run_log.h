@@ -30,8 +30,8 @@ inline constexpr auto kChoices<RunState> = std::to_array<Choice<RunState>>({
 RunState run_state(bool held, std::string_view last_event, int64_t last_step, int64_t total_steps);
 
 /// The lines of a file that another process may be writing: read() gives those that came since the last one,
-/// or the next `most` of them. A line that is not whole yet is left for the next time. A file that became shorter or was replaced (a
-/// resumed run drops lines) is read from its start, and `restarted` says so.
+/// or the next `most` of them. A line that is not whole yet is left for the next time. A file that became
+/// shorter or was replaced (a resumed run drops lines) is read from its start, and `restarted` says so.
 class LinesReader {
  public:
   explicit LinesReader(std::filesystem::path file) : file_(std::move(file)) {}

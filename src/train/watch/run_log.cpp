@@ -1,4 +1,4 @@
-#include "train/report/run_log.h"
+#include "train/watch/run_log.h"
 
 #include <sys/stat.h>
 

@@ -1,4 +1,4 @@
-#include "train/report/view_text.h"
+#include "train/watch/view_text.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "train/report/run_follower.h"
+#include "train/watch/run_follower.h"
 
 #include <sys/stat.h>
 

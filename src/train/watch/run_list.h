@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "train/report/run_view.h"
+#include "train/watch/run_view.h"
 
 namespace tightloop {
 

@@ -2,9 +2,9 @@
 
 #include <filesystem>
 
-#include "train/report/run_log.h"
-#include "train/report/run_view.h"
 #include "train/run/run_folder.h"
+#include "train/watch/run_log.h"
+#include "train/watch/run_view.h"
 
 namespace tightloop {
 

@@ -1,4 +1,4 @@
-#include "train/report/run_list.h"
+#include "train/watch/run_list.h"
 
 #include <sys/stat.h>
 
@@ -6,8 +6,8 @@
 
 #include "core/files.h"
 #include "core/terminal/terminal.h"
-#include "train/report/run_follower.h"
 #include "train/run/run_folder.h"
+#include "train/watch/run_follower.h"
 
 namespace tightloop {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "train/report/run_curves.h"
-#include "train/report/run_log.h"
+#include "train/watch/run_curves.h"
+#include "train/watch/run_log.h"
 
 namespace tightloop {
 

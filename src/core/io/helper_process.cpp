@@ -1,4 +1,4 @@
-#include "core/helper_process.h"
+#include "core/io/helper_process.h"
 
 #include <fcntl.h>
 #include <signal.h>

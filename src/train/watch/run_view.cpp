@@ -1,4 +1,4 @@
-#include "train/report/run_view.h"
+#include "train/watch/run_view.h"
 
 #include <algorithm>
 #include <cmath>
