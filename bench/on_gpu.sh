@@ -2,7 +2,7 @@
 # Everything that needs a GPU, in one call, with a table at the end. Runs from a checkout whose programs were built elsewhere:
 #   bench/pack.sh carry                    where it was built: programs and the libraries that the GPU machine lacks -> carry/
 #   bench/on_gpu.sh carry OUT [PART...]    where the GPU is: logs go to OUT/
-# Parts: tests sanitizer steps older kernels naive graphs memory data costs deterministic quickstart resume stages shakespeare translation pairs decoding ablation (default: all).
+# Parts: tests sanitizer steps older kernels naive graphs memory data costs watching deterministic quickstart resume stages shakespeare translation pairs decoding ablation (default: all).
 # The GPU machine must have the torch version of tools/versions in its Python. Texts, where a part wants some, lie in carry/data.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -109,6 +109,34 @@ costs() {
   for w in gpt2-124m minimind-64m; do
     row "accounting off / on, $w" "$(step "configs/$w.yaml" --synthetic --steps 5 --against train.time_parts=false | brief)"
     row "logging off / on, $w" "$(step "configs/$w.yaml" --synthetic --steps 10 --against "$off" | brief)"
+  done
+}
+
+# Training with all that is watched by default and with as little as can be, alternately: milliseconds a step by the times of the lines, without the
+# first 50 steps. Then how long saves held training up.
+watching() {
+  local w name steps round how
+  for w in ${WATCHED:-gpt2-124m:350 minimind-64m:1050}; do
+    name=${w%:*} steps=${w#*:}
+    for round in 1 2; do
+      for how in none all; do
+        tightloop train "configs/$name.yaml" --tokenizer.path "$carry/data/tokenizers/gpt2" --train.steps $steps --train.eval_steps 0 --train.save_minutes 0 --run.dir "$work" --run.name watched --overwrite \
+          $([ $how = none ] && echo --log.reduced_logging true --log.tensorboard false --log.detail_steps 0 --log.dataset_metrics_steps 0 --log.memory_steps 0) >>"$out/watching.txt" 2>&1 || echo "train failed: $name $how"
+        python3 -c '
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1])]
+lines = [line for line in lines if line["global_step"] >= 50 and "training/loss" in line]
+print(sys.argv[2], round(1000 * (lines[-1]["time"] - lines[0]["time"]) / (lines[-1]["global_step"] - lines[0]["global_step"]), 3))' "$work/watched/metrics.jsonl" $how >>"$out/watching.$name.txt"
+      done
+    done
+    row "watching $name, ms a step" "$(paste -sd' ' "$out/watching.$name.txt")"
+  done
+  for name in ${SAVED:-gpt2-124m nanochat-d20}; do
+    tightloop train "configs/$name.yaml" --tokenizer.path "$carry/data/tokenizers/gpt2" --train.steps 80 --train.save_steps 20 --train.eval_steps 0 --run.dir "$work" --run.name saved --overwrite >>"$out/watching.txt" 2>&1 || echo "train failed: $name"
+    row "saves of $name" "$(python3 -c '
+import json, sys
+for event in map(json.loads, open(sys.argv[1])):
+    if event["event"].startswith("save"): print(event["global_step"], event["event"], *("{} {:.3g}".format(k, event[k]) for k in ("held_up", "seconds", "bytes") if k in event), end="; ")' "$work/saved/events.jsonl")"
   done
 }
 
@@ -226,7 +254,7 @@ ablation() {
 
 [ -e "$carry/libtightloop_cuda.so" ] || gunzip -k "$carry/libtightloop_cuda.so.gz"
 tightloop doctor >"$out/doctor.txt"
-for part in "${@:-tests sanitizer steps kernels naive graphs memory data costs deterministic quickstart resume stages shakespeare translation pairs decoding ablation}"; do
+for part in "${@:-tests sanitizer steps kernels naive graphs memory data costs watching deterministic quickstart resume stages shakespeare translation pairs decoding ablation}"; do
   for one in $part; do
     started_part=$SECONDS
     "$one"
