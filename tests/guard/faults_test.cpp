@@ -105,9 +105,12 @@ TEST(Faults, ATokenBeyondTheVocabularyIsADataErrorThatNamesTheLine) {
     store->append(std::vector<int32_t>{1, 2, i == 2 ? 99999999 : 3, 4}, {});
   }
   store->name_files({"books.jsonl"});
-  Loader loader(
-      store,
-      {.rows = 4, .seq_len = 4, .rows_kind = RowKind::kPad, .shuffle = false, .threads = 0, .first_row = {}});
+  Loader loader(store, [] {
+    LoaderOptions options;
+    options.rows = 4, options.seq_len = 4, options.rows_kind = RowKind::kPad;
+    options.shuffle = false, options.threads = 0;
+    return options;
+  }());
   const Batch& batch = loader.next();
   const auto message = error_of(ExitCode::kData, [&] {
     check_ids(batch, 257, [&](int64_t row) { return loader.origins(batch.index).at(row); });

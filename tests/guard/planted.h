@@ -87,7 +87,7 @@ void edit_weight(const RunFolder& run, const std::string& name, const Edit& edit
   for (auto& [key, tensor] : weights)
     if (key == name) found = true, edit(tensor);
   ASSERT_TRUE(found) << name;
-  save_checkpoint(run.checkpoints(), checkpoint.step, weights, copy(checkpoint.optimizer), 0,
+  save_checkpoint(run.checkpoints(), checkpoint.step, weights, copy(checkpoint.optimizer),
                   checkpoint.metadata);
 }
 

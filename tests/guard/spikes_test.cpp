@@ -132,10 +132,10 @@ TEST(Spikes, RollbacksToOneCheckpointEnd) {
   Trainer(recipe, run).run();
   Processes processes(std::nullopt);
   for (int64_t i = 0; i < RunHistory::kMostRollbacks; ++i) {
-    RunHistory history(run, recipe, processes);
+    RunHistory history(run, recipe, processes, cpu_device());
     history.roll_back(load_checkpoint(run.checkpoints()), 100 + i, 10 * i);
   }
-  RunHistory history(run, recipe, processes);
+  RunHistory history(run, recipe, processes, cpu_device());
   const auto message =
       error_of(ExitCode::kFailure, [&] { history.roll_back(load_checkpoint(run.checkpoints()), 150, 40); });
   EXPECT_NE(message.find("after 3 rollbacks to the checkpoint of step 4"), std::string::npos) << message;
