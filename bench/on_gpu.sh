@@ -114,13 +114,14 @@ costs() {
 
 # Training with all that is watched by default and with as little as can be, alternately: milliseconds a step by the times of the lines, without the
 # first 50 steps. Then how long saves held training up.
+vocabulary_of() { [ "$1" != gpt2-124m ] || echo --tokenizer.path "$carry/data/tokenizers/gpt2"; }
 watching() {
   local w name steps round how
   for w in ${WATCHED:-gpt2-124m:350 minimind-64m:1050}; do
     name=${w%:*} steps=${w#*:}
     for round in 1 2; do
       for how in none all; do
-        tightloop train "configs/$name.yaml" --tokenizer.path "$carry/data/tokenizers/gpt2" --train.steps $steps --train.eval_steps 0 --train.save_minutes 0 --run.dir "$work" --run.name watched --overwrite \
+        tightloop train "configs/$name.yaml" $(vocabulary_of $name) --train.steps $steps --train.eval_steps 0 --train.save_minutes 0 --run.dir "$work" --run.name watched --overwrite \
           $([ $how = none ] && echo --log.reduced_logging true --log.tensorboard false --log.detail_steps 0 --log.dataset_metrics_steps 0 --log.memory_steps 0) >>"$out/watching.txt" 2>&1 || echo "train failed: $name $how"
         python3 -c '
 import json, sys
@@ -132,7 +133,7 @@ print(sys.argv[2], round(1000 * (lines[-1]["time"] - lines[0]["time"]) / (lines[
     row "watching $name, ms a step" "$(paste -sd' ' "$out/watching.$name.txt")"
   done
   for name in ${SAVED:-gpt2-124m nanochat-d20}; do
-    tightloop train "configs/$name.yaml" --tokenizer.path "$carry/data/tokenizers/gpt2" --train.steps 80 --train.save_steps 20 --train.eval_steps 0 --run.dir "$work" --run.name saved --overwrite >>"$out/watching.txt" 2>&1 || echo "train failed: $name"
+    tightloop train "configs/$name.yaml" $(vocabulary_of $name) --train.steps 180 --train.save_steps 60 --train.eval_steps 0 --run.dir "$work" --run.name saved --overwrite >>"$out/watching.txt" 2>&1 || echo "train failed: $name"
     row "saves of $name" "$(python3 -c '
 import json, sys
 for event in map(json.loads, open(sys.argv[1])):

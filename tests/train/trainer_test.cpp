@@ -146,6 +146,7 @@ TEST_F(TrainerOnGpu, LooksAtLossesAsOftenAsToldAndAveragesAlike) {
     auto recipe = this->recipe(Precision::kBf16);
     recipe.train.steps = 1000, recipe.train.loss_extract_interval = interval;
     recipe.data.mixture.clear(), recipe.tasks.questions = 20000;  // less than one epoch
+    recipe.train.keep_best = false;
     Trainer trainer(recipe, RunFolder::create(folder / std::to_string(interval), false));
     means.push_back(trainer.run().mean_loss);
     EXPECT_EQ(trainer.syncs().of("loss_extract"), 1000 / interval);
