@@ -15,6 +15,7 @@
 #include "core/files.h"
 #include "core/log.h"
 #include "core/terminal/terminal.h"
+#include "train/run/checkpoint_name.h"
 #include "train/run/run_folder.h"
 
 namespace tightloop::cli {
@@ -31,6 +32,11 @@ bool is_hub_name(const std::string& name) {
          name.substr(0, slash) != "runs" && !path_exists(name.substr(0, slash));
 }
 
+bool is_run_name(const fs::path& name) {
+  return path_exists(RunFolder(name).checkpoints()) ||
+         path_exists(RunFolder(fs::path("runs") / name).checkpoints());
+}
+
 }  // namespace
 
 std::string existing_run(const std::string& name, const fs::path& recipes) {
@@ -41,6 +47,8 @@ std::string existing_run(const std::string& name, const fs::path& recipes) {
     return in_runs.string();
   RunFolder::recover(name);  // a run that was to be replaced comes back
   if (path_exists(name)) return name;
+  if (const auto parts = split_checkpoint_name(name); parts && is_run_name(parts->run))
+    return named_checkpoint({existing_run(parts->run.string(), recipes), parts->which}).string();
   const fs::path made_by = recipes / (fs::path(name).filename().string() + ".yaml");
   if ((!fs::path(name).has_parent_path() || fs::path(name).parent_path() == "runs") && is_file(made_by))
     throw usage_error("there is no run '{}' yet. First: tightloop train {}", name,
@@ -71,8 +79,10 @@ std::string existing_run(const std::string& name, const fs::path& recipes) {
 }
 
 void ModelChoice::add_to(CLI::App& verb) {
-  verb.add_option("--model,--run", path,
-                  "A run, a checkpoint or a Hugging Face folder (default: the newest in runs/)");
+  verb.add_option(
+      "--model,--run", path,
+      "A run (also RUN@best, RUN@300: a checkpoint of it), a checkpoint's or a Hugging Face folder "
+      "(default: the newest in runs/)");
   verb.add_option("--device", device, "auto, cpu or cuda:N");
   add_choice(verb, "--precision", precision,
              "Compute dtype (default: as it was trained; fp32 on a CPU that is slow at that)",

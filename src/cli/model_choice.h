@@ -11,8 +11,9 @@ class App;
 
 namespace tightloop::cli {
 
-/// The folder that a user names: as it is, or the run of that name in runs/. It must exist; where a recipe in
-/// the folder `recipes` would make such a run, the error names it.
+/// The folder that a user names: as it is, the run of that name in runs/, or one of its checkpoints
+/// ("a@best", "a@last", "a@300"; see train/run/checkpoint_name.h). It must exist; where a recipe in the
+/// folder `recipes` would make such a run, the error names it.
 std::string existing_run(const std::string& name, const std::filesystem::path& recipes = "configs");
 
 /// The options that name a trained model, the same for every verb that uses one.

@@ -3,6 +3,7 @@
 #include "cli/model_choice.h"
 #include "cli/recipe.h"
 #include "core/files.h"
+#include "train/run/checkpoint_name.h"
 #include "train/run/saved_model.h"
 
 namespace tightloop::cli {
@@ -11,7 +12,8 @@ bool names_model(const std::string& what) {
   for (const fs::path& folder : {fs::path(what), fs::path("runs") / what})
     for (const char* file : {"config.yaml", "config.json", "state.json"})
       if (path_exists(folder / file)) return true;
-  return false;
+  const auto checkpoint = split_checkpoint_name(what);
+  return checkpoint && names_model(checkpoint->run.string());
 }
 
 Recipe recipe_or_model(const std::string& what, const Settings& settings) {

@@ -60,6 +60,7 @@ void add_verbs(CLI::App& app, const Settings& settings) {
   add_inspect(app, settings);
   add_translate(app);
   add_bleu(app);
+  add_checkpoint(app);
   add_average(app);
   add_export(app);
   add_data(app, settings);

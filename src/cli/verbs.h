@@ -34,6 +34,7 @@ void add_report(CLI::App& app);
 void add_inspect(CLI::App& app, const Settings& settings);
 void add_export(CLI::App& app);
 void add_average(CLI::App& app);
+void add_checkpoint(CLI::App& app);
 void add_bleu(CLI::App& app);
 void add_translate(CLI::App& app);
 void add_bench(CLI::App& app, const Settings& settings);

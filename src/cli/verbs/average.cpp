@@ -13,6 +13,7 @@
 #include "core/interrupt.h"
 #include "core/log.h"
 #include "train/run/checkpoint.h"
+#include "train/run/checkpoint_name.h"
 #include "train/run/run_folder.h"
 #include "train/run/saved_model.h"
 
@@ -26,15 +27,18 @@ struct AverageArguments {
 };
 
 void average(const AverageArguments& given) {
-  const AverageArguments options{existing_run(given.run), given.output, given.last};
+  const auto [folder, up_to] = checkpoint_place(existing_run(given.run));
+  const AverageArguments options{folder.string(), given.output, given.last};
   const SavedModel checked(options.run);  // settings and tokenizer are copied: they must be the weights' own
   const auto run = RunFolder::open(options.run);
   auto steps = checkpoint_steps(run.checkpoints());
+  if (up_to) std::erase_if(steps, [&](int64_t step) { return step > *up_to; });
   if (steps.size() < 2)
     throw usage_error(
-        "'{}' has {} checkpoint{}; averaging needs two or more. A run keeps more of them with "
+        "'{}' has {} checkpoint{}{}; averaging needs two or more. A run keeps more of them with "
         "--train.save_steps and a larger --train.keep_checkpoints.",
-        options.run, steps.size(), steps.size() == 1 ? "" : "s");
+        options.run, steps.size(), steps.size() == 1 ? "" : "s",
+        up_to ? fmt::format(" up to step {}", *up_to) : "");
   steps.erase(steps.begin(), steps.end() - static_cast<ptrdiff_t>(std::min(options.last, steps.size())));
   NamedTensors mean;
   nlohmann::json metadata;
@@ -53,6 +57,7 @@ void average(const AverageArguments& given) {
     }
   }
   metadata["averaged"] = steps;
+  for (const char* key : {"best", "worse", "evaluated", "passing"}) metadata.erase(key);  // of other weights
   const auto output = RunFolder::create(options.output, /*overwrite=*/false);
   try {
     for (const auto& name : {"config.yaml", "tokenizer", "tokenizer_target"})
@@ -72,7 +77,8 @@ void add_average(CLI::App& app) {
   auto options = std::make_shared<AverageArguments>();
   auto* verb =
       app.add_subcommand("average", "Average the weights of a run's last checkpoints into a new run");
-  verb->add_option("--run", options->run, "Folder of a run")->required();
+  verb->add_option("--run", options->run, "Folder of a run; of RUN@300 the last checkpoints up to that one")
+      ->required();
   verb->add_option("--last", options->last, "Checkpoints to average")->check(at_least(2));
   verb->add_option("--output", options->output, "Folder of the new run")->required();
   verb->footer("Example: tightloop average --run runs/translate-multi30k --last 5 --output runs/averaged");

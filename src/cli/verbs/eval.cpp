@@ -27,6 +27,7 @@
 #include "infer/text_tokens.h"
 #include "infer/translate.h"
 #include "train/engine/loss.h"
+#include "train/run/checkpoint_name.h"
 #include "train/run/resume_check.h"
 #include "train/run/run_folder.h"
 #include "train/run/saved_model.h"
@@ -152,9 +153,10 @@ void evaluate_translator(const EvalArguments& options, const std::string& folder
              "a translator is measured on its held-out pairs");
   auto run = load_translator(folder, options.model.device, {}, options.model.precision);
   apply_settings(run.recipe, settings);
-  require_run_files(run.recipe.data, RunFolder(folder));
+  const RunFolder run_folder(checkpoint_place(folder).run);
+  require_run_files(run.recipe.data, run_folder);
   const auto dataset = load_dataset(run.recipe.data, run.recipe.tasks, *run.tokenizers.source,
-                                    run.recipe.chat, &run.tokenizers.target(), RunFolder(folder).index());
+                                    run.recipe.chat, &run.tokenizers.target(), run_folder.index());
   if (dataset.val->size() == 0) throw usage_error("'{}' held no pairs out.", folder);
   const BleuOptions bleu{.tokens = run.recipe.train.bleu_tokenize};
   const auto scores = held_out_scores(*run.model, *dataset.val, run.tokenizers.target(), {}, bleu,
@@ -196,9 +198,10 @@ void evaluate(const EvalArguments& options, const Settings& settings) {
   if (options.input.empty() && options.questions.empty()) {
     if (!has_data(run.recipe.data))
       throw usage_error("'{}' has no data of its own: name a text (--input) or --questions.", folder);
-    require_run_files(run.recipe.data, RunFolder(folder));
+    const RunFolder run_folder(checkpoint_place(folder).run);
+    require_run_files(run.recipe.data, run_folder);
     const auto dataset = load_dataset(run.recipe.data, run.recipe.tasks, *run.tokenizer, run.recipe.chat,
-                                      nullptr, RunFolder(folder).index());
+                                      nullptr, run_folder.index());
     measure_held_out(folder, run, dataset, findings);
     const bool tasks = run.recipe.data.source == DataSource::kTasks;
     constexpr int64_t kQuestions = 100;  // written-out answers take their time

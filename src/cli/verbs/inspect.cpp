@@ -23,6 +23,7 @@
 #include "data/dataset.h"
 #include "infer/token_scores.h"
 #include "train/run/checkpoint.h"
+#include "train/run/checkpoint_name.h"
 #include "train/run/resume_check.h"
 #include "train/run/run_tokenizer.h"
 #include "train/run/saved_model.h"
@@ -63,7 +64,7 @@ const Batch& row_batch(Loader& loader, int64_t row, const char* part) {
 void inspect_loss(const InspectLossOptions& options, const Settings& settings) {
   auto run = options.model.load();
   run.recipe.bind().apply(settings);
-  require_run_files(run.recipe.data, RunFolder(options.model.folder()));
+  require_run_files(run.recipe.data, RunFolder(checkpoint_place(options.model.folder()).run));
   const auto dataset = data_of(run.recipe, *run.tokenizer);
   const char* part = options.train ? "training" : "held-out";
   const auto& documents = options.train ? dataset.train : dataset.val;
@@ -125,12 +126,13 @@ void inspect_batch(const BatchOptions& options, const Settings& settings) {
   Recipe recipe;
   std::unique_ptr<Tokenizer> tokenizer;
   if (options.file.empty()) {
-    const auto run = RunFolder::open(options.model.folder());
+    const auto [root, step] = checkpoint_place(options.model.folder());
+    const auto run = RunFolder::open(root);
     // A run may be looked into before its first checkpoint.
     if (checkpoint_steps(run.checkpoints()).empty())
       recipe.bind().load(run.config());
     else
-      recipe = SavedModel(run.root()).recipe();
+      recipe = SavedModel(run.root(), step).recipe();
     recipe.bind().apply(settings);
     tokenizer = load_tokenizer(run.tokenizer());
   } else {

@@ -31,11 +31,6 @@ fs::path named(const fs::path& checkpoints, int64_t step, const char* ending = "
   return checkpoints / fmt::format("step-{:08}{}", step, ending);
 }
 
-fs::path folder_of(const fs::path& checkpoints, int64_t step) {
-  const fs::path folder = named(checkpoints, step), replaced = named(checkpoints, step, kReplaced);
-  return !path_exists(folder) && path_exists(replaced) ? replaced : folder;
-}
-
 /// ".partial", or with a number where something of that name could not be removed.
 fs::path partial_of(const fs::path& checkpoints, int64_t step) {
   fs::path path = named(checkpoints, step, kPartial);
@@ -128,7 +123,7 @@ void write_state(const fs::path& path, nlohmann::json state) {
 }
 
 Checkpoint load_one(const fs::path& checkpoints, int64_t step, bool weights_only) {
-  const fs::path folder = folder_of(checkpoints, step);
+  const fs::path folder = checkpoint_folder(checkpoints, step);
   try {
     const auto state = read_state(folder / kState, step);
     return {.step = step,
@@ -141,6 +136,21 @@ Checkpoint load_one(const fs::path& checkpoints, int64_t step, bool weights_only
 }
 
 }  // namespace
+
+fs::path checkpoint_folder(const fs::path& checkpoints, int64_t step) {
+  const fs::path folder = named(checkpoints, step), replaced = named(checkpoints, step, kReplaced);
+  return !path_exists(folder) && path_exists(replaced) ? replaced : folder;
+}
+
+CheckpointState read_checkpoint_state(const fs::path& checkpoints, int64_t step) {
+  const fs::path path = checkpoint_folder(checkpoints, step) / kState;
+  try {
+    const auto state = read_state(path, step);
+    return {state.value("metadata", nlohmann::json::object()), state.at("files")};
+  } catch (const nlohmann::json::exception& error) {
+    throw checkpoint_error("'{}' is damaged: {}.", path.string(), error.what());
+  }
+}
 
 void save_checkpoint(const fs::path& checkpoints, int64_t step, const NamedTensors& weights,
                      const NamedTensors& optimizer, const nlohmann::json& metadata,
@@ -192,7 +202,7 @@ void remove_old_checkpoints(const fs::path& checkpoints, const Retention& retent
 }
 
 void update_metadata(const fs::path& checkpoints, int64_t step, const nlohmann::json& metadata) {
-  const fs::path path = folder_of(checkpoints, step) / kState;
+  const fs::path path = checkpoint_folder(checkpoints, step) / kState;
   auto state = read_state(path, step);
   state["metadata"] = metadata;
   state["format"] = kFormat;

@@ -44,6 +44,15 @@ void remove_old_checkpoints(const std::filesystem::path& checkpoints, const Rete
 /// Replaces the metadata of a checkpoint, all at once: what became known after it was saved.
 void update_metadata(const std::filesystem::path& checkpoints, int64_t step, const nlohmann::json& metadata);
 
+/// What state.json says of a checkpoint, verified by its own checksum; the tensors are not read.
+struct CheckpointState {
+  nlohmann::json metadata, files;  // of each file its "bytes" and "xxh3"
+};
+CheckpointState read_checkpoint_state(const std::filesystem::path& checkpoints, int64_t step);
+
+/// The folder that a checkpoint is in, where there is one.
+std::filesystem::path checkpoint_folder(const std::filesystem::path& checkpoints, int64_t step);
+
 /// Steps that have a checkpoint, in order.
 std::vector<int64_t> checkpoint_steps(const std::filesystem::path& checkpoints);
 

@@ -4,22 +4,22 @@
 #include "core/files.h"
 #include "model/files/huggingface.h"
 #include "train/optim/optimizer.h"
+#include "train/run/checkpoint_name.h"
 #include "train/run/run_settings.h"
 
 namespace tightloop {
 
-SavedModel::SavedModel(const fs::path& path, std::optional<int64_t> step) : path_(path) {
+SavedModel::SavedModel(const fs::path& path, std::optional<int64_t> step)
+    : path_(resolve_checkpoint_name(path)) {
   // "runs/a/checkpoints/step-1/" ends in an empty name; parents are counted without it.
-  const fs::path folder = path.has_filename() ? path : path.parent_path();
+  const fs::path folder = path_.has_filename() ? path_ : path_.parent_path();
   RunFolder::recover(folder);
   if (path_exists(folder / "config.yaml")) {
     open_run(folder, step);
   } else if (path_exists(folder / "config.json")) {
     open_hugging_face();
   } else if (path_exists(folder / "state.json")) {
-    std::error_code failure;
-    const fs::path run = fs::absolute(folder, failure).parent_path().parent_path();
-    const auto number = checkpoint_step(folder);
+    const auto [run, number] = checkpoint_place(folder);
     if (!number || !path_exists(run / "config.yaml"))
       throw usage_error("the checkpoint '{}' is not in a run's folder, whose config.yaml has its sizes.",
                         path.string());

@@ -15,7 +15,8 @@
 
 namespace tightloop {
 
-/// A model on disk: a run, one checkpoint of a run, or a Hugging Face folder. Opening it reads the settings
+/// A model on disk: a run, one checkpoint of a run (its folder, or "runs/a@best", "runs/a@300": see
+/// checkpoint_name.h), or a Hugging Face folder. Opening it reads the settings
 /// and verifies a checkpoint's weights; they are copied straight into the model that is to have them.
 class SavedModel {
  public:

@@ -1,0 +1,293 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/App.hpp>
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <ranges>
+#include <string>
+#include <vector>
+
+#include "cli/at_least.h"
+#include "cli/model_choice.h"
+#include "cli/output.h"
+#include "cli/verbs.h"
+#include "core/error.h"
+#include "core/interrupt.h"
+#include "core/log.h"
+#include "core/terminal/terminal.h"
+#include "train/run/checkpoint.h"
+#include "train/run/checkpoint_diff.h"
+#include "train/run/checkpoint_list.h"
+#include "train/run/checkpoint_name.h"
+#include "train/run/run_folder.h"
+
+namespace tightloop::cli {
+
+namespace {
+
+struct CheckpointArguments {
+  std::string run, other;
+  std::optional<int64_t> step, every;
+  int64_t keep = 0;
+  bool keep_best = false, drop_best = false, dry_run = false, json = false;
+};
+
+/// The run that was named, or the newest; and the checkpoint of it, where one was.
+struct ChosenCheckpoint {
+  RunFolder run;
+  std::optional<int64_t> step;
+};
+
+ChosenCheckpoint choose(const std::string& name) {
+  const auto [root, step] = checkpoint_place(ModelChoice{.path = name}.folder());
+  const RunFolder run(root);
+  if (checkpoint_steps(run.checkpoints()).empty())
+    throw usage_error("'{}' is not a run with checkpoints.", root.string());
+  return {run, step};
+}
+
+std::string what_it_is(const CheckpointFacts& facts) {
+  std::vector<std::string> words;
+  if (facts.best) {
+    const auto& best = facts.best_evaluation;
+    words.push_back(best.contains("value") ? fmt::format("best ({} {:.4f})", best.value("by", "loss"),
+                                                         best["value"].get<double>())
+                                           : "best");
+  }
+  if (facts.newest) words.push_back("newest");
+  if (facts.kept) words.push_back("kept for ever");
+  if (facts.in_passing) words.push_back("in passing");
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+nlohmann::json facts_json(const CheckpointFacts& facts) {
+  nlohmann::json json{{"step", facts.step},
+                      {"bytes", facts.bytes},
+                      {"age_seconds", facts.age},
+                      {"newest", facts.newest},
+                      {"best", facts.best},
+                      {"kept", facts.kept},
+                      {"in_passing", facts.in_passing},
+                      {"state", name_of(facts.health)}};
+  if (!facts.problem.empty()) json["problem"] = facts.problem;
+  if (!facts.best_evaluation.is_null()) json["evaluation"] = facts.best_evaluation;
+  return json;
+}
+
+void list(const CheckpointArguments& options) {
+  const auto run = choose(options.run).run;
+  const auto all = list_checkpoints(run);
+  if (options.json) {
+    nlohmann::json json{{"run", run.root().string()}, {"checkpoints", nlohmann::json::array()}};
+    for (const auto& facts : all) json["checkpoints"].push_back(facts_json(facts));
+    return put(dump(json) + "\n");
+  }
+  uint64_t bytes = 0;
+  size_t width = 10;
+  for (const auto& facts : all) bytes += facts.bytes, width = std::max(width, what_it_is(facts).size());
+  std::string text = fmt::format("{}: {} checkpoint{}, {}\n", run.root().string(), all.size(),
+                                 all.size() == 1 ? "" : "s", human_bytes(static_cast<double>(bytes)));
+  text += fmt::format("{:>10}  {:>10}  {:>8}  {:<{}}  {}\n", "step", "size", "age", "what it is", width,
+                      "checksums");
+  for (const auto& facts : all) {
+    const bool damaged = facts.health == CheckpointHealth::kDamaged;
+    text += fmt::format("{:>10}  {:>10}  {:>8}  {:<{}}  {}{}\n", facts.step,
+                        human_bytes(static_cast<double>(facts.bytes)), human_seconds(facts.age),
+                        what_it_is(facts), width, name_of(facts.health), damaged ? ": " + facts.problem : "");
+  }
+  put(shown(text));
+}
+
+void verify(const CheckpointArguments& options) {
+  auto [run, named] = choose(options.run);
+  if (named && options.step)
+    throw usage_error("'{}' names a step, and --step does, too: give one of them.", options.run);
+  const auto step = named ? named : options.step;
+  auto steps = checkpoint_steps(run.checkpoints());
+  if (step) steps = {*step};
+  nlohmann::json json{{"run", run.root().string()}, {"checkpoints", nlohmann::json::array()}};
+  std::vector<std::string> problems;
+  for (const int64_t one : steps) {
+    throw_if_interrupted();
+    nlohmann::json found{{"step", one}, {"whole", true}};
+    try {
+      verify_checkpoint(run.checkpoints(), one);
+      if (!options.json) put(fmt::format("step {}: whole, all checksums match\n", one));
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kCheckpoint) throw;
+      found["whole"] = false, found["problem"] = error.what();
+      problems.emplace_back(error.what());
+      if (!options.json) put(shown(fmt::format("step {}: {}\n", one, error.what())));
+    }
+    json["checkpoints"].push_back(found);
+  }
+  if (options.json) put(dump(json) + "\n");
+  if (problems.empty()) return;
+  finish_output();
+  throw checkpoint_error("{} of {} checkpoint{} cannot be used: {}", problems.size(), steps.size(),
+                         steps.size() == 1 ? "" : "s", fmt::join(problems, " "));
+}
+
+std::string short_json(const nlohmann::json& json) {
+  constexpr size_t kMost = 60;
+  const std::string text = json.is_null() ? "not there" : dump(json, /*indent=*/-1);
+  return text.size() > kMost ? text.substr(0, kMost) + "..." : text;
+}
+
+nlohmann::json difference_json(const CheckpointDifference& found) {
+  nlohmann::json json{{"same_tensors", found.same},
+                      {"tensors", nlohmann::json::array()},
+                      {"settings", nlohmann::json::object()},
+                      {"metadata", nlohmann::json::object()}};
+  for (const auto& tensor : found.tensors) {
+    auto& one = json["tensors"].emplace_back(nlohmann::json{{"file", tensor.file}, {"name", tensor.name}});
+    if (tensor.note.empty())
+      one["largest"] = tensor.largest, one["relative"] = tensor.relative;
+    else
+      one["note"] = tensor.note;
+  }
+  for (const auto& setting : found.settings)
+    json["settings"][setting.key] = {{"was", setting.was}, {"is", setting.is}};
+  for (const auto& [key, values] : found.metadata)
+    json["metadata"][key] = {{"was", values.first}, {"is", values.second}};
+  return json;
+}
+
+std::string difference_text(const CheckpointDifference& found) {
+  if (found.tensors.empty() && found.settings.empty() && found.metadata.empty())
+    return fmt::format("no difference: all {} tensors have the same bits\n", found.same);
+  std::string text =
+      fmt::format("{} tensors differ, {} have the same bits\n", found.tensors.size(), found.same);
+  if (!found.tensors.empty()) text += "largest difference  relative\n";
+  for (const auto& tensor : found.tensors)
+    text += tensor.note.empty()
+                ? fmt::format("{:>18.3e}  {:>8.2e}  {}: {}\n", tensor.largest, tensor.relative, tensor.file,
+                              tensor.name)
+                : fmt::format("{:>28}  {}: {}, {}\n", "", tensor.file, tensor.name, tensor.note);
+  for (const auto& setting : found.settings) text += setting.line() + "\n";
+  for (const auto& [key, values] : found.metadata)
+    text += fmt::format("{}: was {}, is {}\n", key, short_json(values.first), short_json(values.second));
+  return text;
+}
+
+void diff(const CheckpointArguments& options) {
+  const auto load = [](const std::string& name) {
+    const auto [run, step] = choose(name);
+    return load_checkpoint(run.checkpoints(), step);
+  };
+  const auto found = compare_checkpoints(load(options.run), load(options.other));
+  put(options.json ? dump(difference_json(found)) + "\n" : shown(difference_text(found)));
+}
+
+/// The newest step whose checkpoint verifies: that one is never removed.
+int64_t newest_whole(const RunFolder& run, const std::vector<int64_t>& steps) {
+  for (const int64_t step : std::views::reverse(steps)) {
+    try {
+      verify_checkpoint(run.checkpoints(), step);
+      return step;
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kCheckpoint) throw;
+      log::warn("The checkpoint of step {} cannot be used, and is left as it is: {}", step, error.what());
+    }
+  }
+  throw checkpoint_error("none of the checkpoints in '{}' can be read, so none is removed.",
+                         run.checkpoints().string());
+}
+
+void prune(const CheckpointArguments& options) {
+  const auto [named, step] = choose(options.run);
+  if (step) throw usage_error("'{}' is one checkpoint; name the run to prune.", options.run);
+  // Held until the end: a run that is being trained removes its checkpoints itself.
+  const RunFolder run = options.dry_run ? named : RunFolder::resume(named.root());
+  const auto facts = list_checkpoints(run);
+  const auto steps = checkpoint_steps(run.checkpoints());
+  Recipe recipe;
+  recipe.bind().load(run.config());
+  const Retention retention{.newest = newest_whole(run, steps),
+                            .keep = options.keep,
+                            .best = options.drop_best ? 0 : best_step_of(run.checkpoints()).value_or(0),
+                            .every = options.every.value_or(recipe.train.keep_every)};
+  const auto gone = checkpoints_to_remove(steps, retention);
+  uint64_t bytes = 0;
+  for (const auto& one : facts)
+    if (std::ranges::count(gone, one.step)) bytes += one.bytes;
+  if (!options.dry_run) remove_old_checkpoints(run.checkpoints(), retention);
+  const auto left = checkpoint_steps(run.checkpoints());
+  const auto stays = [&](int64_t one) { return !std::ranges::count(gone, one); };
+  std::vector<int64_t> kept;
+  std::ranges::copy_if(left, std::back_inserter(kept),
+                       [&](int64_t one) { return !options.dry_run || stays(one); });
+  if (options.json)
+    return put(dump(nlohmann::json{{"run", run.root().string()},
+                                   {"dry_run", options.dry_run},
+                                   {"removed", gone},
+                                   {"kept", kept},
+                                   {"bytes", bytes}}) +
+               "\n");
+  if (gone.empty()) return put(fmt::format("nothing to remove: steps {} stay\n", fmt::join(kept, ", ")));
+  put(fmt::format("{} {}, {}; steps {} stay\n", options.dry_run ? "would remove steps" : "removed steps",
+                  fmt::join(gone, ", "), human_bytes(static_cast<double>(bytes)), fmt::join(kept, ", ")));
+}
+
+}  // namespace
+
+void add_checkpoint(CLI::App& app) {
+  auto* checkpoint = app.add_subcommand("checkpoint", "List, verify, compare and remove a run's checkpoints");
+  checkpoint->require_subcommand(1);
+  checkpoint->footer(
+      "Examples:\n"
+      "  tightloop checkpoint ls runs/quickstart\n"
+      "  tightloop checkpoint verify runs/quickstart\n"
+      "  tightloop checkpoint diff runs/quickstart@550 runs/quickstart@last\n"
+      "  tightloop checkpoint prune runs/quickstart --keep 1 --dry-run");
+  const auto add = [&](const char* name, const char* about, const char* example, auto action) {
+    auto options = std::make_shared<CheckpointArguments>();
+    auto* verb = checkpoint->add_subcommand(name, about);
+    verb->footer(std::string("Example: tightloop checkpoint ") + example);
+    verb->callback([=] { action(*options); });
+    return std::pair{verb, options};
+  };
+  constexpr const char* kRun = "Folder of a run (default: the newest in runs/)";
+  const auto json = [](CLI::App* verb, CheckpointArguments& options) {
+    verb->add_flag("--json", options.json, "For programs");
+  };
+
+  const auto [ls, listed] =
+      add("ls", "Steps, sizes, ages, and which is the best, the newest or kept for ever",
+          "ls runs/quickstart --json", list);
+  ls->add_option("RUN", listed->run, kRun);
+  json(ls, *listed);
+
+  const auto [check, checked] =
+      add("verify", "Read every byte and compare checksums; exit code 4 where one is damaged",
+          "verify runs/quickstart", verify);
+  check->add_option("RUN", checked->run, kRun);
+  check->add_option("--step", checked->step, "This checkpoint alone (default: all)")->check(at_least(0));
+  json(check, *checked);
+
+  const auto [compare, compared] =
+      add("diff", "In which tensors, settings and metadata two checkpoints differ",
+          "diff runs/quickstart@550 runs/quickstart@best", diff);
+  compare->add_option("A", compared->run, "A checkpoint: RUN@300, RUN@best, RUN, or its folder")->required();
+  compare->add_option("B", compared->other, "Another one, of the same run or not")->required();
+  json(compare, *compared);
+
+  const auto [thin, pruned] = add("prune", "Remove older checkpoints; the newest that is whole always stays",
+                                  "prune runs/quickstart --keep 2 --dry-run", prune);
+  thin->add_option("RUN", pruned->run, "Folder of a run")->required();
+  thin->add_option("--keep", pruned->keep, "How many of the newest stay")->required()->check(at_least(1));
+  auto* keeps =
+      thin->add_flag("--keep-best", pruned->keep_best, "The best one stays, too (default: it does)");
+  thin->add_flag("--drop-best", pruned->drop_best, "It does not, unless it is one of the others that stay")
+      ->excludes(keeps);
+  thin->add_option("--every", pruned->every,
+                   "Multiples of this stay, too; 0: none (default: the run's train.keep_every)")
+      ->check(at_least(0));
+  thin->add_flag("--dry-run", pruned->dry_run, "Say what would be removed, and remove nothing");
+  json(thin, *pruned);
+}
+
+}  // namespace tightloop::cli

@@ -1,0 +1,98 @@
+#include "train/run/checkpoint_name.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <ranges>
+
+#include "core/choice.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "train/run/checkpoint.h"
+#include "train/run/run_folder.h"
+
+namespace tightloop {
+
+/// What may stand behind '@' besides a step.
+enum class CheckpointWord { kBest, kLast };
+template <>
+inline constexpr auto kChoices<CheckpointWord> = std::to_array<Choice<CheckpointWord>>({
+    {CheckpointWord::kBest, "best", "the best by train.best_by"},
+    {CheckpointWord::kLast, "last", "the newest that is whole"},
+});
+
+namespace {
+
+std::optional<int64_t> step_number(const std::string& text) {
+  int64_t step = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, step);
+  if (parsed.ec != std::errc() || parsed.ptr != end || step < 0) return {};
+  return step;
+}
+
+}  // namespace
+
+std::optional<CheckpointName> split_checkpoint_name(const std::string& name) {
+  const size_t at = name.rfind('@');
+  if (at == std::string::npos || at == 0 || at + 1 == name.size()) return {};
+  return CheckpointName{name.substr(0, at), name.substr(at + 1)};
+}
+
+std::optional<int64_t> best_step_of(const fs::path& checkpoints) {
+  const auto steps = checkpoint_steps(checkpoints);
+  for (const int64_t step : std::views::reverse(steps)) {
+    try {
+      const auto metadata = read_checkpoint_state(checkpoints, step).metadata;
+      if (!metadata.contains("best")) return {};
+      return metadata["best"].at("step").get<int64_t>();
+    } catch (const std::exception&) {
+      // A damaged one is for whoever reads it to speak of; an older one knows nearly as much.
+    }
+  }
+  return {};
+}
+
+fs::path named_checkpoint(const CheckpointName& name) {
+  const auto word = choice_named<CheckpointWord>(name.which);
+  const auto number = step_number(name.which);
+  if (!word && !number)
+    throw usage_error("'{}@{}' names no checkpoint: behind '@' stands best, last or a step, such as {}@300.",
+                      name.run.string(), name.which, name.run.string());
+  const fs::path checkpoints = RunFolder(name.run).checkpoints();
+  const auto steps = checkpoint_steps(checkpoints);
+  if (steps.empty())
+    throw checkpoint_error("'{}' has no checkpoints, so there is no '@{}' of it.", name.run.string(),
+                           name.which);
+  if (word == CheckpointWord::kLast) return name.run;
+  const auto step = number ? number : best_step_of(checkpoints);
+  if (!step)
+    throw checkpoint_error(
+        "'{}' knows no best checkpoint: no step of it was evaluated on held-out data. There are steps {}: "
+        "name one, such as {}@{}.",
+        name.run.string(), fmt::join(steps, ", "), name.run.string(), steps.back());
+  if (!std::ranges::count(steps, *step))
+    throw checkpoint_error("there is no checkpoint of step {}{} in '{}'; there are: {}.", *step,
+                           word ? ", the best one," : "", checkpoints.string(), fmt::join(steps, ", "));
+  return checkpoint_folder(checkpoints, *step);
+}
+
+fs::path resolve_checkpoint_name(const fs::path& name) {
+  if (path_exists(name)) return name;
+  const auto parts = split_checkpoint_name(name.string());
+  return parts && path_exists(RunFolder(parts->run).checkpoints()) ? named_checkpoint(*parts) : name;
+}
+
+CheckpointPlace checkpoint_place(const fs::path& folder) {
+  const fs::path named = folder.has_filename() ? folder : folder.parent_path();  // "step-1/" ends in no name
+  const auto step = checkpoint_step(named.extension() == ".replaced" ? named.stem() : named);
+  if (!step || !path_exists(named / "state.json")) return {named, {}};
+  // Of a name without parents, seen from inside the run, those of the working folder.
+  if (named.parent_path().has_parent_path()) return {named.parent_path().parent_path(), step};
+  std::error_code failure;
+  return {fs::absolute(named, failure).lexically_normal().parent_path().parent_path(), step};
+}
+
+}  // namespace tightloop
