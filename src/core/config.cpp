@@ -74,14 +74,22 @@ std::optional<std::vector<std::string>> bracketed(const std::string& text) {
   }
 }
 
-// Commas part items, except those in the names of files that exist.
+// The next comma that parts items; one before a space belongs to a sentence.
+size_t comma_after(const std::string& text, size_t begin) {
+  size_t found = text.find(',', begin);
+  while (found != std::string::npos && found + 1 < text.size() && text[found + 1] == ' ')
+    found = text.find(',', found + 1);
+  return std::min(found, text.size());
+}
+
+// Commas part items, except those in sentences and in the names of files that exist.
 std::vector<std::string> split_list(const std::string& text) {
   if (exists(text)) return {text};
   if (const auto items = bracketed(text); items && (items->size() != 1 || exists(items->front())))
     return *items;
   std::vector<std::string> items;
   for (size_t begin = 0; begin < text.size();) {
-    size_t end = std::min(text.find(',', begin), text.size());
+    size_t end = comma_after(text, begin);
     for (size_t later = text.size(); later != std::string::npos && later > end;
          later = text.rfind(',', later - 1))
       if (exists(text.substr(begin, later - begin))) end = later;

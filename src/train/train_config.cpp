@@ -5,10 +5,10 @@
 namespace tightloop {
 
 void TrainConfig::describe(Fields& fields) {
-  fields.add(
-      "init_from", init_from,
-      "Start from the weights of a run, a checkpoint or a Hugging Face folder; its model and tokenizer "
-      "are taken over where the recipe says nothing else");
+  fields.add("init_from", init_from,
+             "Start from the weights of a run (also RUN@best, RUN@300), a checkpoint or a Hugging Face "
+             "folder; its model and tokenizer "
+             "are taken over where the recipe says nothing else");
   fields.add("stage", stage, "What this run is a stage of, such as base, mid or sft: kept in checkpoints");
   fields.add("device", device, "Where to train: auto (a GPU where there is one), cpu, cuda or cuda:N");
   fields.add("precision", precision, "Compute dtype; master weights and accumulation stay in fp32");
@@ -163,15 +163,18 @@ void TrainConfig::describe(Fields& fields) {
       .range(0, 1e6);
   fields.add("keep_checkpoints", keep_checkpoints, "Newest checkpoints to keep; 0: all").range(0, 1e9);
   fields.add("keep_best", keep_best,
-             "Save every step that is evaluated, and keep the checkpoint with the lowest held-out loss");
+             "Save every step that is evaluated, and keep the checkpoint of the best one (train.best_by)");
+  fields.add("best_by", best_by,
+             "Which evaluation is the best: for train.keep_best, train.patience and RUN@best");
   fields
-      .add("keep_every", keep_every,
-           "Keep every checkpoint whose step is a multiple of this for ever; 0: none, the newest and the best "
-           "alone")
+      .add(
+          "keep_every", keep_every,
+          "Keep every checkpoint whose step is a multiple of this for ever; 0: none, the newest and the best "
+          "alone")
       .range(0, 1e9);
   fields
       .add("patience", patience,
-           "Stop after this many evaluations without a lower held-out loss; 0: run to the end")
+           "Stop after this many evaluations without a better one (train.best_by); 0: run to the end")
       .range(0, 1e9);
   fields
       .add("stop_at", stop_at,
@@ -179,6 +182,21 @@ void TrainConfig::describe(Fields& fields) {
            "--train.stop_at 0 goes on; 0: run to the end")
       .range(0, 1e15);
   fields.add("threads", threads, "CPU threads for computing; 0: one for each core").range(0, 4096);
+}
+
+void EvalConfig::describe(Fields& fields) {
+  fields.add("prompts", prompts,
+             "Texts that every evaluation continues (of a run that learns conversations: answers; seq2seq: "
+             "translates), kept in samples.jsonl; none: held-out questions, texts or sentences");
+  fields.add("prompts_file", prompts_file, "A file of such texts, one a line");
+  fields
+      .add("samples", samples,
+           "Held-out questions, texts or sentences to take where there are no prompts; 0: none")
+      .range(0, 1000);
+  fields.add("sample_tokens", sample_tokens, "Most tokens of a sample").range(1, 100000);
+  fields.add("temperature", temperature, "Sampling temperature; 0: always the likeliest token").range(0, 100);
+  fields.add("top_k", top_k, "Sample from this many likeliest tokens; 0: all").range(0, 1e9);
+  fields.add("top_p", top_p, "Sample from the likeliest tokens that make up this probability").range(0, 1);
 }
 
 }  // namespace tightloop

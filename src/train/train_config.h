@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/choice.h"
 #include "score/bleu_words.h"
@@ -87,6 +88,16 @@ inline constexpr auto kChoices<OnSpike> = std::to_array<Choice<OnSpike>>({
     {OnSpike::kOff, "off"},
 });
 
+/// What makes one evaluation better than another.
+enum class BestBy { kLoss, kAccuracy, kBleu, kChrf };
+template <>
+inline constexpr auto kChoices<BestBy> = std::to_array<Choice<BestBy>>({
+    {BestBy::kLoss, "loss", "the lowest held-out loss"},
+    {BestBy::kAccuracy, "accuracy", "the largest fraction of held-out tokens that are predicted right"},
+    {BestBy::kBleu, "bleu", "seq2seq: the highest BLEU of train.eval_translations held-out pairs"},
+    {BestBy::kChrf, "chrf", "seq2seq: the highest chrF of the same"},
+});
+
 /// Section "train": the loop.
 struct TrainConfig {
   std::string device = "auto";
@@ -127,9 +138,20 @@ struct TrainConfig {
   int64_t threads = 0, patience = 0;
   double save_minutes = 10;
   bool keep_best = true;
+  BestBy best_by = BestBy::kLoss;
   int64_t eval_translations = 0;
   BleuTokens bleu_tokenize = BleuTokens::k13a;
   std::string init_from, stage;
+
+  void describe(Fields& fields);
+};
+
+/// Section "eval": what is asked of the model whenever it is evaluated, to be read by people.
+struct EvalConfig {
+  std::vector<std::string> prompts;
+  std::string prompts_file;
+  int64_t samples = 3, sample_tokens = 64, top_k = 0;
+  double temperature = 0, top_p = 1;
 
   void describe(Fields& fields);
 };

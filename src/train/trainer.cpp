@@ -64,6 +64,7 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
         "the run '{}' has checkpoints already: a new run would write over them. Go on with one "
         "(TrainerOptions::resume_from), or choose another folder.",
         run_.root().string());
+  require_best_by(recipe_);
   const auto& train = recipe_.train;
   use_threads(train.threads);
   recipe_.ops.apply();
@@ -284,6 +285,7 @@ TrainResult Trainer::train() {
     evaluator_->check();
     use_.begin();
     open_metrics();
+    samples_ = std::make_unique<SampleLog>(run_.samples(), done_);
   }
   evaluator_->set_possible(processes_.any(evaluator_->possible()));
   note_start();
@@ -349,10 +351,12 @@ Trainer::Next Trainer::evaluate(int64_t step, TrainResult& result) {
   const at::Tensor decision = at::zeros({kSize}, at::kDouble);
   auto* said = decision.mutable_data_ptr<double>();
   if (processes_.main()) {
-    const auto loss = measure(step);
+    const auto found = measure(step);
+    const auto loss = found ? std::optional(found->front().second) : std::nullopt;
     said[kMeasured] = loss.has_value(), said[kLoss] = loss.value_or(0);
     const bool could_stay = !recipe_.train.keep_best || history_.is_saved(step);  // the best is on disk
-    if (loss && std::isfinite(*loss) && could_stay) history_.keep_evaluation(step, *loss);
+    if (loss && std::isfinite(*loss) && could_stay) history_.keep_evaluation(step, *found);
+    if (!interrupted()) sample(step);
     const bool early = loss && history_.patience_is_over();
     said[kNext] = static_cast<double>(interrupted() ? Next::kInterrupted
                                       : early       ? Next::kStopEarly
@@ -365,13 +369,11 @@ Trainer::Next Trainer::evaluate(int64_t step, TrainResult& result) {
     if (history_.removal_is_due() && history_.saved() == step) history_.remove_old();
   }
   const auto next = static_cast<Next>(said[kNext]);
-  if (next == Next::kStopEarly && processes_.main())
-    log::info("Stopping: the held-out loss has not fallen for {} evaluations; it was best at step {}.",
-              history_.worse(), history_.best_step());
+  if (next == Next::kStopEarly && processes_.main()) log::info("Stopping: {}.", history_.best().text());
   return next;
 }
 
-std::optional<double> Trainer::measure(int64_t step) {
+std::optional<Task::Evaluation> Trainer::measure(int64_t step) {
   const auto values = evaluator_->measure(step);
   if (!values) return {};
   nlohmann::json line{{"global_step", step}};
@@ -382,7 +384,23 @@ std::optional<double> Trainer::measure(int64_t step) {
   }
   metrics_->line(line);
   log::info("step {}: {}", step, text);
-  return values->front().second;
+  return values;
+}
+
+void Trainer::sample(int64_t step) {
+  if (!sampler_ || !samples_) return;
+  try {
+    task_->refresh_weights();
+    const auto samples = sampler_();
+    if (samples.empty() || interrupted()) return;
+    samples_->add(step, samples);
+    log::info("step {}, a sample: {}", step, sample_text(samples.front()));
+  } catch (const std::exception& error) {
+    if (interrupted()) return;
+    const std::string text = error.what();
+    log::warn("step {}: there are no samples, training goes on: {}", step, text.substr(0, text.find('\n')));
+    device_.empty_cache();
+  }
 }
 
 void Trainer::save(int64_t step, bool last, bool passing) {

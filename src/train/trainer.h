@@ -21,6 +21,7 @@
 #include "train/report/device_use.h"
 #include "train/report/metrics.h"
 #include "train/report/progress.h"
+#include "train/report/sample_log.h"
 #include "train/run/checkpoint.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_history.h"
@@ -62,6 +63,10 @@ class Trainer {
   /// Adds to what is measured on held-out data, by those who know more: how well a model translates, say. Of
   /// several processes the main one is asked.
   void also_evaluate(std::function<Task::Evaluation()> more) { evaluator_->also(std::move(more)); }
+
+  /// What is asked of the model at every evaluation, by those who can: it goes to samples.jsonl and in brief
+  /// to the log. A failure is a warning. Of several processes the main one is asked.
+  void also_sample(std::function<std::vector<TrainingSample>()> sampler) { sampler_ = std::move(sampler); }
 
   /// Some steps instead of run(), to be timed: logged to metrics.jsonl, neither evaluated nor saved. What
   /// they came to is added to `sums`.
@@ -108,8 +113,10 @@ class Trainer {
   enum class Next { kGoOn, kStopEarly, kInterrupted };
   /// One process measures, all do what it says.
   Next evaluate(int64_t step, TrainResult& result);
-  /// The held-out loss, logged; nothing where it could not be had.
-  std::optional<double> measure(int64_t step);
+  /// What is measured on held-out data, logged; nothing where the loss could not be had.
+  std::optional<Task::Evaluation> measure(int64_t step);
+  /// Keeps what the model makes of prompts.
+  void sample(int64_t step);
   /// Once the losses of the step and its peers are known to be good. See RunHistory::save.
   void save(int64_t step, bool last, bool passing = false);
 
@@ -128,7 +135,9 @@ class Trainer {
   std::unique_ptr<LossBuffer> buffer_;
   std::unique_ptr<StepEngine> engine_;
   std::unique_ptr<Progress> progress_;
-  std::unique_ptr<Metrics> metrics_;        // of the main process
+  std::unique_ptr<Metrics> metrics_;  // of the main process
+  std::function<std::vector<TrainingSample>()> sampler_;
+  std::unique_ptr<SampleLog> samples_;      // of the main process
   int64_t lines_from_ = 0;                  // the step that they begin after
   std::vector<double> kept_losses_;         // of lines before a rollback
   int64_t done_ = 0;                        // steps behind us

@@ -190,7 +190,7 @@ Task::Evaluation LanguageTask::evaluate() {
   refresh_weights();
   Loader loader(dataset_.val, held_out_loading());
   const HeldOutLoss loss = held_out_loss(*model_, loader, recipe_.train.eval_batches);
-  Evaluation values{{"eval/loss", loss.mean()}};
+  Evaluation values{{"eval/loss", loss.mean()}, {"eval/accuracy", loss.accuracy()}};
   if (loss.bytes > 0) values.emplace_back("eval/bits_per_byte", loss.bits_per_byte());
   return values;
 }

@@ -49,6 +49,7 @@ class LanguageTask : public Task {
 
   LanguageModel& language_model() override { return *model_; }
   const Tokenizer& tokenizer() const override { return *tokenizer_; }
+  const Documents* held_out_documents() const override { return tokenizer_ ? dataset_.val.get() : nullptr; }
 
  private:
   Staged staged(const Batch& batch, bool pin) const;

@@ -55,7 +55,8 @@ BatchLoss loss_of(LanguageModel& model, const DeviceBatch& batch, const LossSetu
 HeldOutLoss held_out_loss(LanguageModel& model, Loader& loader, int64_t limit) {
   c10::NoGradGuard no_grad;
   HeldOutLoss total;
-  auto sum = at::zeros({}, at::TensorOptions(at::kDouble).device(model.device()));
+  const auto sum = at::zeros({}, at::TensorOptions(at::kDouble).device(model.device()));
+  const auto correct = at::zeros({}, at::TensorOptions(at::kLong).device(model.device()));
   const int64_t batches = limit > 0 ? std::min(limit, loader.batches()) : loader.batches();
   ProgressLine progress("Held-out data, batches", static_cast<uint64_t>(batches), ProgressLine::Unit::kCount);
   for (int64_t taken = 0; limit == 0 || taken < limit; ++taken) {
@@ -64,12 +65,14 @@ HeldOutLoss held_out_loss(LanguageModel& model, Loader& loader, int64_t limit) {
     const Batch* batch = loader.try_next();
     if (!batch) break;
     check_ids(*batch, model.config().vocab_size);
-    sum.add_(loss_of(model, to_device(*batch, model.device())).sum);
+    const auto loss = loss_of(model, to_device(*batch, model.device()), {.correct = true});
+    sum.add_(loss.sum);
+    correct.add_(loss.correct.logical_and(loss.counted).sum());
     total.tokens += batch->supervised, total.bytes += batch->bytes;
   }
   if (total.tokens == 0)
     throw data_error("none of the held-out tokens is to be learned: the loss mask is all zero.");
-  total.sum = sum.item<double>();
+  total.sum = sum.item<double>(), total.correct = correct.item<int64_t>();
   return total;
 }
 

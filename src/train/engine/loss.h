@@ -41,9 +41,11 @@ inline double bits_per_byte(double loss_sum, double bytes) { return loss_sum / s
 
 struct HeldOutLoss {
   double sum = 0;
-  int64_t tokens = 0, bytes = 0;  // bytes of text in the tokens; 0: not known
+  int64_t tokens = 0, correct = 0;  // supervised ones, and those whose top prediction was right
+  int64_t bytes = 0;                // of text in the tokens; 0: not known
   double bits_per_byte() const { return tightloop::bits_per_byte(sum, static_cast<double>(bytes)); }
   double mean() const { return tokens ? sum / static_cast<double>(tokens) : 0; }
+  double accuracy() const { return tokens ? static_cast<double>(correct) / static_cast<double>(tokens) : 0; }
 };
 
 /// One pass in order over the loader's batches, at most `limit` of them (0: all).

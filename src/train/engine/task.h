@@ -21,6 +21,7 @@ namespace tightloop {
 
 struct Checkpoint;
 class Documents;
+struct PairTokenizers;
 class Seq2Seq;
 class Tokenizer;
 
@@ -29,6 +30,7 @@ struct HeldOutPairs {
   Seq2Seq& model;
   const Documents& pairs;
   const Tokenizer& target;
+  const PairTokenizers& tokenizers;
 };
 
 /// What is learned: data, a model and a loss. The Trainer does the rest, the same for every task.
@@ -87,6 +89,8 @@ class Task {
   /// none.
   virtual LanguageModel& language_model();
   virtual const Tokenizer& tokenizer() const;
+  /// What a language model is not trained on; null where the task has no text.
+  virtual const Documents* held_out_documents() const { return nullptr; }
   /// Of a task that trains a translator.
   virtual std::optional<HeldOutPairs> held_out_pairs() { return {}; }
 };

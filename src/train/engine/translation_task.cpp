@@ -141,22 +141,28 @@ std::string TranslationTask::why_no_evaluation() const {
 Task::Evaluation TranslationTask::evaluate() {
   c10::NoGradGuard no_grad;
   PairLoader loader(dataset_.val, held_out_loading());
-  auto sum = at::zeros({}, at::TensorOptions(at::kDouble).device(model_->device()));
+  const auto sum = at::zeros({}, at::TensorOptions(at::kDouble).device(model_->device()));
+  const auto correct = at::zeros({}, at::TensorOptions(at::kLong).device(model_->device()));
   double tokens = 0;
   ProgressLine progress("Held-out data, batches", static_cast<uint64_t>(loader.batches()),
                         ProgressLine::Unit::kCount);
   while (const PairBatch* batch = loader.try_next()) {
     throw_if_interrupted();
     progress.add(1);
-    sum.add_(pair_loss(*model_, to_device(*batch, model_->device())).sum);
+    const DevicePairs pairs = to_device(*batch, model_->device());
+    const auto loss = pair_loss(*model_, pairs, {.correct = true});
+    sum.add_(loss.sum);
+    correct.add_(loss.correct.logical_and(pairs.targets_BT.flatten() != ops::kIgnoreIndex).sum());
     tokens += static_cast<double>(batch->supervised);
   }
-  return {{"eval/loss", sum.item<double>() / std::max(1.0, tokens)}};
+  tokens = std::max(1.0, tokens);
+  return {{"eval/loss", sum.item<double>() / tokens},
+          {"eval/accuracy", static_cast<double>(correct.item<int64_t>()) / tokens}};
 }
 
 std::optional<HeldOutPairs> TranslationTask::held_out_pairs() {
   if (!tokenizers_.source) return {};  // random ids are no text
-  return HeldOutPairs{*model_, *dataset_.val, tokenizers_.target()};
+  return HeldOutPairs{*model_, *dataset_.val, tokenizers_.target(), tokenizers_};
 }
 
 double TranslationTask::flops_per_token() const {

@@ -16,6 +16,7 @@ std::string loss_text(double value, bool running) {
 std::string lr_text(double value, bool) { return fmt::format("lr {:.2e}", value); }
 std::string speed_text(double value, bool) { return fmt::format("{} tok/s", human_count(value)); }
 std::string held_out_text(double value, bool) { return fmt::format("held-out loss {:.4f}", value); }
+std::string accuracy_text(double value, bool) { return fmt::format("accuracy {:.1f} %", 100 * value); }
 std::string bits_text(double value, bool) { return fmt::format("{:.4f} bits per byte", value); }
 
 }  // namespace
@@ -174,6 +175,9 @@ const std::vector<Metric>& metric_table() {
        .help = "micro-batches so far without a supervised token; left out while 0",
        .left_out_at_zero = true},
       {.name = "eval/loss", .help = "mean over held-out tokens", .text = held_out_text},
+      {.name = "eval/accuracy",
+       .help = "fraction of the same tokens whose top prediction was right",
+       .text = accuracy_text},
       {.name = "eval/bits_per_byte",
        .help = "that loss in bits for each byte of the held-out text; see below",
        .text = bits_text},

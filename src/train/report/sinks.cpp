@@ -15,9 +15,6 @@
 
 namespace tightloop {
 
-namespace {
-
-// Lines that are cut off, where a run was killed, go too.
 void drop_lines_after(const fs::path& file, int64_t step) {
   if (!path_exists(file)) return;
   std::ifstream in(file);
@@ -29,6 +26,8 @@ void drop_lines_after(const fs::path& file, int64_t step) {
   }
   write_file_whole(file, kept);
 }
+
+namespace {
 
 /// Columns of metrics.csv that every run has; those by source come with their first values.
 std::vector<std::string> csv_columns() {

@@ -11,6 +11,10 @@
 
 namespace tightloop {
 
+/// Drops the lines of steps after `step` from a file of JSON lines, where it is there, and those that are cut
+/// off.
+void drop_lines_after(const std::filesystem::path& file, int64_t step);
+
 struct Recipe;
 
 /// metrics.jsonl: one object a line.

@@ -3,6 +3,8 @@
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "core/error.h"
 #include "core/log.h"
 #include "core/terminal/progress_line.h"
@@ -32,8 +34,11 @@ void RunHistory::go_on_from(const Checkpoint& checkpoint) {
   metadata.update(metadata_);
   metadata_ = std::move(metadata);
   saved_ = on_disk_ = checkpoint.step;
-  if (metadata_.contains("best")) best_loss_ = metadata_["best"].value("loss", best_loss_);
-  worse_ = metadata_.value("worse", worse_);
+  if (!best_.go_on_from(metadata_)) {
+    log::info("train.best_by was {}, is {}: the best evaluation is looked for anew.",
+              metadata_["best"].value("by", "loss"), name_of(recipe_.train.best_by));
+    metadata_.erase("best"), metadata_.erase("worse");
+  }
   // Old checkpoints do not say: an evaluation that was made then is not made again.
   evaluated_ = metadata_.value("evaluated", says_consumed(checkpoint) ? 0 : saved_);
 }
@@ -74,8 +79,7 @@ void RunHistory::finish() {
   if (const auto [step, error] = outcome(); error && step == saved_) std::rethrow_exception(error);
 }
 
-void RunHistory::save(int64_t step, const std::function<RunSnapshot()>& state, bool last,
-                      bool passing) {
+void RunHistory::save(int64_t step, const std::function<RunSnapshot()>& state, bool last, bool passing) {
   const auto asked = save_tried_ = std::chrono::steady_clock::now();
   if (processes_.main()) {
     wait();  // one copy at a time
@@ -136,14 +140,10 @@ void RunHistory::write(const Order& order) {
   outcome_ = {step, error};
 }
 
-void RunHistory::keep_evaluation(int64_t step, double loss) {
-  if (loss < best_loss_) {
-    best_loss_ = loss, worse_ = 0;
-    metadata_["best"] = {{"step", step}, {"loss", loss}};
-  } else {
-    ++worse_;
-  }
-  metadata_["worse"] = worse_, metadata_["evaluated"] = evaluated_ = step;
+void RunHistory::keep_evaluation(int64_t step, const Measured& measured) {
+  best_.add(step, measured);
+  best_.keep_in(metadata_);
+  metadata_["evaluated"] = evaluated_ = step;
   if (saved_ != step) return;
   worker_.add([this, step, metadata = metadata_] {
     if (on_disk_ != step) return;
@@ -180,7 +180,7 @@ void RunHistory::remove_old() {
   const auto& train = recipe_.train;
   const Retention retention{.newest = saved_,
                             .keep = train.keep_checkpoints,
-                            .best = train.keep_best && metadata_.contains("best") ? best_step() : 0,
+                            .best = train.keep_best ? best_.step() : 0,
                             .every = train.keep_every,
                             .replaced = replaced_};
   worker_.add([this, retention] {

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -14,6 +13,7 @@
 #include "core/worker.h"
 #include "dist/processes.h"
 #include "model/files/safetensors.h"
+#include "train/run/best_evaluation.h"
 #include "train/run/checkpoint.h"
 #include "train/run/run_events.h"
 #include "train/run/run_files.h"
@@ -79,12 +79,13 @@ class RunHistory {
 
   /// Keeps what the evaluation of a step found in metadata() and, where the step was saved, in its
   /// checkpoint.
-  void keep_evaluation(int64_t step, double loss);
+  void keep_evaluation(int64_t step, const Measured& measured);
   int64_t evaluated() const { return evaluated_; }  // the last step that was
-  /// Evaluations since the best one, and whether those are train.patience or more.
-  int64_t worse() const { return worse_; }
-  bool patience_is_over() const { return recipe_.train.patience > 0 && worse_ >= recipe_.train.patience; }
-  int64_t best_step() const { return metadata_.at("best").at("step").get<int64_t>(); }
+  /// The best evaluation yet, and whether train.patience or more came after it.
+  const BestEvaluation& best() const { return best_; }
+  bool patience_is_over() const {
+    return recipe_.train.patience > 0 && best_.worse() >= recipe_.train.patience;
+  }
 
   /// Whether there may be checkpoints to remove, once the weights of the newest are known to be good: a loss
   /// that was computed with them is, in the next step or on held-out data.
@@ -119,8 +120,8 @@ class RunHistory {
   nlohmann::json metadata_ = nlohmann::json::object();
   nlohmann::json origin_ = nlohmann::json::object();  // of the main process
   std::optional<RunFiles> files_;                     // of the main process, while it trains
-  double best_loss_ = INFINITY;                       // on held-out data
-  int64_t worse_ = 0, evaluated_ = 0, saved_ = 0;
+  BestEvaluation best_{recipe_.train.best_by};
+  int64_t evaluated_ = 0, saved_ = 0;
   std::chrono::steady_clock::time_point save_tried_;
   bool removal_is_due_ = false;
   int64_t replaced_ = 0;  // the checkpoint that was made in passing before the newest; 0: none

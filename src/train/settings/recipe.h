@@ -26,6 +26,7 @@ struct Recipe {
   ModelConfig model;
   LoraConfig lora;
   TrainConfig train;
+  EvalConfig eval;
   LogConfig log;
   WandbConfig wandb;
   ops::OpsConfig ops;

@@ -1,0 +1,66 @@
+#include "train/report/sample_log.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/terminal/terminal.h"
+#include "train/report/run_log.h"
+#include "train/report/sinks.h"
+#include "train/run/run_events.h"
+
+namespace tightloop {
+
+namespace {
+
+constexpr size_t kShownBytes = 80;
+
+/// The beginning, or of a prompt the end, of a text, in one line and in whole characters.
+std::string shortened(std::string text, bool keep_end) {
+  std::ranges::replace(text, '\n', ' ');
+  const auto inside = [&](size_t at) { return at < text.size() && (text[at] & 0xC0) == 0x80; };
+  if (text.size() > kShownBytes) {
+    size_t cut = keep_end ? text.size() - kShownBytes : kShownBytes;
+    while (inside(cut)) ++cut;
+    text = keep_end ? "..." + text.substr(cut) : text.substr(0, cut) + "...";
+  }
+  return printable(text);
+}
+
+}  // namespace
+
+SampleLog::SampleLog(std::filesystem::path file, int64_t resumed_step) : file_(std::move(file)) {
+  if (resumed_step > 0) drop_lines_after(file_, resumed_step);
+  for (const auto& line : JsonLinesReader(file_).read())
+    last_step_ = std::max(last_step_, line.value("global_step", int64_t{-1}));
+}
+
+void SampleLog::add(int64_t step, const std::vector<TrainingSample>& samples) {
+  if (step <= last_step_ || samples.empty()) return;
+  std::string lines;
+  for (const auto& sample : samples) {
+    nlohmann::json line{{"time", unix_time()},
+                        {"global_step", step},
+                        {"kind", name_of(sample.kind)},
+                        {"prompt", sample.prompt},
+                        {"text", sample.text}};
+    if (sample.reference) line["reference"] = *sample.reference;
+    // What a model makes may end within a character.
+    lines += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  }
+  std::ofstream out(file_, std::ios::app);
+  if (!out.write(lines.data(), static_cast<std::streamsize>(lines.size())).flush())
+    throw checkpoint_error("cannot write '{}'.", file_.string());
+  last_step_ = step;
+}
+
+std::string sample_text(const TrainingSample& sample) {
+  return fmt::format("{} -> {}", shortened(sample.prompt, /*keep_end=*/true),
+                     shortened(sample.text, /*keep_end=*/false));
+}
+
+}  // namespace tightloop
