@@ -26,20 +26,6 @@ std::string joined_lines(std::string text) {
 
 }  // namespace
 
-std::string plain_question(const std::string& shown, const ChatConfig& chat) {
-  constexpr std::string_view kPlaceholder = "{content}";
-  const std::string turn = chat_spelling(chat).user;
-  const size_t at = turn.find(kPlaceholder);
-  if (at == turn.npos) return shown;
-  const std::string before = turn.substr(0, at), after = turn.substr(at + kPlaceholder.size());
-  const size_t found = shown.rfind(before);
-  if (before.empty() || found == shown.npos) return shown;
-  const std::string rest = shown.substr(found + before.size());
-  if (!after.empty()) return rest.substr(0, rest.find(after));
-  const std::string answer = chat_spelling(chat).assistant;  // its turn begins right behind the question
-  return rest.substr(0, rest.rfind(answer.substr(0, answer.find(kPlaceholder))));
-}
-
 std::string to_text(const ExamResult& result, bool colour) {
   std::string out = "Questions answered exactly right\n";
   const bool several = result.samples > 1;

@@ -23,6 +23,20 @@ std::vector<int32_t> stop_tokens(const Tokenizer& tokenizer, const ChatTemplate*
   return stops;
 }
 
+std::string plain_question(const std::string& shown, const ChatConfig& chat) {
+  constexpr std::string_view kPlaceholder = "{content}";
+  const std::string turn = chat_spelling(chat).user;
+  const size_t at = turn.find(kPlaceholder);
+  if (at == turn.npos) return shown;
+  const std::string before = turn.substr(0, at), after = turn.substr(at + kPlaceholder.size());
+  const size_t found = shown.rfind(before);
+  if (before.empty() || found == shown.npos) return shown;
+  const std::string rest = shown.substr(found + before.size());
+  if (!after.empty()) return rest.substr(0, rest.find(after));
+  const std::string answer = chat_spelling(chat).assistant;  // its turn begins right behind the question
+  return rest.substr(0, rest.rfind(answer.substr(0, answer.find(kPlaceholder))));
+}
+
 ChatSession::ChatSession(LanguageModel& model, const Tokenizer& tokenizer, const ChatTemplate& chat,
                          int64_t context)
     : model_(model), tokenizer_(tokenizer), chat_(chat), context_(context) {}

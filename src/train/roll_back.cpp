@@ -43,6 +43,7 @@ bool Trainer::roll_back(int64_t spike, int64_t last) {
     losses.resize(std::min<size_t>(losses.size(), (to - lines_from_) / recipe_.train.logging_steps));
     std::ranges::move(losses, std::back_inserter(kept_losses_));
     open_metrics();
+    samples_ = std::make_unique<SampleLog>(run_.samples(), done_);
   }
   engine_->restart_clock();
   return true;

@@ -99,10 +99,9 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
                                            recipe_.data.pin_memory && device_.is_cuda());
   const ModelConfig& model = task_->config();
   const int64_t experts = model.has_experts() ? model.experts : 0;
-  buffer_ = std::make_unique<LossBuffer>(target, train.loss_extract_interval,
-                                         static_cast<int64_t>(task_->sources().size()),
-                                         experts * model.layers,
-                                         static_cast<int64_t>(optimizer_->layers().count()));
+  buffer_ = std::make_unique<LossBuffer>(
+      target, train.loss_extract_interval, static_cast<int64_t>(task_->sources().size()),
+      experts * model.layers, static_cast<int64_t>(optimizer_->layers().count()));
   progress_ = make_progress();
   if (from) progress_->go_on_from(from->metadata.value("totals", nlohmann::json()));
   guard_ = std::make_unique<StepGuard>(train, model, recipe_.data.source == DataSource::kRandom, run_,
@@ -393,7 +392,7 @@ void Trainer::sample(int64_t step) {
     task_->refresh_weights();
     const auto samples = sampler_();
     if (samples.empty() || interrupted()) return;
-    samples_->add(step, samples);
+    for (auto& line : samples_->add(step, samples)) metrics_->sample(std::move(line));
     log::info("step {}, a sample: {}", step, sample_text(samples.front()));
   } catch (const std::exception& error) {
     if (interrupted()) return;

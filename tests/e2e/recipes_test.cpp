@@ -12,9 +12,9 @@ using testing::contains;
 using testing::run;
 using testing::TempFolder;
 
-const std::string kConfigs = TIGHTLOOP_SOURCE_DIR "/configs/";
+const std::string kRecipes = TIGHTLOOP_SOURCE_DIR "/configs/";
 
-std::string recipe(const std::string& name) { return "'" + kConfigs + name + ".yaml' "; }
+std::string recipe(const std::string& name) { return "'" + kRecipes + name + ".yaml' "; }
 
 /// About so many bytes of sentences of made-up words, enough of them for any vocabulary here.
 void write_text(const fs::path& path, size_t bytes, bool paragraphs = true) {
@@ -184,7 +184,7 @@ TEST(Recipes, SayWhereTheirFilesComeFrom) {
 }
 
 TEST(Recipes, NameNoFolderThatUsersDoNotHave) {
-  for (const auto& entry : fs::directory_iterator(kConfigs)) {
+  for (const auto& entry : fs::directory_iterator(kRecipes)) {
     EXPECT_FALSE(contains(read_file(entry.path()), "shared/")) << entry.path();
   }
 }

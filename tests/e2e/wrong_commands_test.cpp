@@ -214,6 +214,28 @@ TEST_F(WrongCommands, Options) {
   });
 }
 
+TEST_F(WrongCommands, Checkpoints) {
+  expect_answers({
+      {"checkpoint", 2, {"ls", "verify", "diff", "prune"}},
+      {"checkpoint list runs/mine", 2, {"tightloop checkpoint"}},
+      {"checkpoint ls runs/mien", 2, {"'runs/mine'"}},
+      {"checkpoint ls configs", 2, {"not a run with checkpoints"}},
+      {"checkpoint verify runs/mine --step 7", 4, {"step 7", "2"}},
+      {"checkpoint verify runs/mine@2 --step 2", 2, {"--step", "one of them"}},
+      {"checkpoint diff runs/mine@2", 2, {"B"}},
+      {"checkpoint diff runs/mine@1 runs/mine@2", 4, {"there are: 2"}},
+      {"checkpoint prune runs/mine", 2, {"--keep is required"}},
+      {"checkpoint prune runs/mine --keep 0", 2, {"--keep", "from 1 on"}},
+      {"checkpoint prune runs/mine@2 --keep 1", 2, {"name the run"}},
+      {"generate --run runs/mine@first --prompt x", 2, {"best, last or a step"}},
+      {"generate --run runs/mine@7 --prompt x", 4, {"no checkpoint of step 7", "there are: 2"}},
+      {"generate --run nobody@best --prompt x", 2, {"nobody@best"}},
+      {"export --run runs/mine@2 --step 2 --to hf", 2, {"--step", "one of them"}},
+      {"train configs/quickstart.yaml --train.best_by bleu --run.name no", 2, {"train.best_by", "seq2seq"}},
+      {"train configs/quickstart.yaml --train.best_by los --run.name no", 2, {"'loss'"}},
+  });
+}
+
 // What is only written in another way happens.
 TEST_F(WrongCommands, HalfRightOnesAreUnderstood) {
   const auto in = [&](const std::string& command) { return run(folder_->path(), "tightloop " + command); };

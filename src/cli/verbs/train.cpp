@@ -20,8 +20,10 @@
 #include "core/terminal/terminal.h"
 #include "dist/processes.h"
 #include "infer/exam.h"
+#include "infer/training_samples.h"
 #include "infer/translate.h"
 #include "train/run/checkpoint.h"
+#include "train/run/checkpoint_name.h"
 #include "train/run/resume_check.h"
 #include "train/settings/doubtful_settings.h"
 #include "train/settings/unused_settings.h"
@@ -91,6 +93,21 @@ void evaluate_translations(Trainer& trainer) {
   });
 }
 
+/// The folder of the run that --resume names.
+fs::path resumed_run(const std::string& name) {
+  const auto [run, step] = checkpoint_place(existing_run(name));
+  if (!step) return run;
+  const auto steps = checkpoint_steps(RunFolder(run).checkpoints());
+  if (*step == steps.back()) return run;
+  // Until it is saved again, whatever reads the run would take the later checkpoints for its course.
+  throw usage_error(
+      "'{}' goes on from its newest checkpoint, of step {}, not from step {}: later ones would be of another "
+      "course. A new run from the weights of step {}: tightloop train RECIPE --train.init_from {} --run.name "
+      "NAME. To go back in this run, move what is later out of '{}' first.",
+      run.string(), steps.back(), *step, *step, shell_word(fmt::format("{}@{}", run.string(), *step)),
+      RunFolder(run).checkpoints().string());
+}
+
 /// The run's folder. The main process alone touches it, before the others look.
 RunFolder claim(const fs::path& root, const TrainArguments& options, Processes& processes) {
   if (!processes.main()) {
@@ -117,7 +134,10 @@ Checkpoint choose_checkpoint(const RunFolder& run, Processes& processes) {
 /// The trainer of a run. A new run that cannot begin leaves no folder behind.
 std::unique_ptr<Trainer> begin(const Recipe& recipe, const RunFolder& run, const TrainerOptions& options) {
   try {
-    return std::make_unique<Trainer>(recipe, run, options);
+    auto trainer = std::make_unique<Trainer>(recipe, run, options);
+    if (options.processes->main())  // prompts that cannot be read are found now
+      trainer->also_sample(training_sampler(trainer->task(), trainer->recipe()));
+    return trainer;
   } catch (...) {
     if (options.processes->main() && !options.resume_from) run.discard();
     throw;
@@ -148,7 +168,7 @@ void train(const TrainArguments& options, const Settings& settings) {
   }
   Processes processes;
   if (!processes.main()) log::set_terminal_level(log::Level::kWarning);  // the main process speaks for all
-  const fs::path root = is_new ? run_path(recipe.run, options.file) : fs::path(existing_run(options.resume));
+  const fs::path root = is_new ? run_path(recipe.run, options.file) : resumed_run(options.resume);
   const RunFolder run = claim(root, options, processes);
   TrainerOptions how{.processes = &processes};
   Resumption resumption;

@@ -9,9 +9,9 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/terminal/terminal.h"
-#include "train/report/run_log.h"
 #include "train/report/sinks.h"
 #include "train/run/run_events.h"
+#include "train/watch/run_log.h"
 
 namespace tightloop {
 
@@ -39,9 +39,10 @@ SampleLog::SampleLog(std::filesystem::path file, int64_t resumed_step) : file_(s
     last_step_ = std::max(last_step_, line.value("global_step", int64_t{-1}));
 }
 
-void SampleLog::add(int64_t step, const std::vector<TrainingSample>& samples) {
-  if (step <= last_step_ || samples.empty()) return;
+std::vector<nlohmann::json> SampleLog::add(int64_t step, const std::vector<TrainingSample>& samples) {
+  if (step <= last_step_ || samples.empty()) return {};
   std::string lines;
+  std::vector<nlohmann::json> written;
   for (const auto& sample : samples) {
     nlohmann::json line{{"time", unix_time()},
                         {"global_step", step},
@@ -50,12 +51,15 @@ void SampleLog::add(int64_t step, const std::vector<TrainingSample>& samples) {
                         {"text", sample.text}};
     if (sample.reference) line["reference"] = *sample.reference;
     // What a model makes may end within a character.
-    lines += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    const std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    written.push_back(nlohmann::json::parse(text));
+    lines += text + "\n";
   }
   std::ofstream out(file_, std::ios::app);
   if (!out.write(lines.data(), static_cast<std::streamsize>(lines.size())).flush())
     throw checkpoint_error("cannot write '{}'.", file_.string());
   last_step_ = step;
+  return written;
 }
 
 std::string sample_text(const TrainingSample& sample) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,8 +33,8 @@ struct TrainingSample {
 class SampleLog {
  public:
   SampleLog(std::filesystem::path file, int64_t resumed_step);
-  /// Appends them, all or none; a checkpoint error where they cannot be written.
-  void add(int64_t step, const std::vector<TrainingSample>& samples);
+  /// Appends them, all or none, and gives the lines; a checkpoint error where they cannot be written.
+  std::vector<nlohmann::json> add(int64_t step, const std::vector<TrainingSample>& samples);
 
  private:
   const std::filesystem::path file_;

@@ -169,8 +169,9 @@ void RunHistory::roll_back(const Checkpoint& checkpoint, int64_t from, int64_t c
   rollbacks.push_back({{"from", from}, {"to", checkpoint.step}, {"consumed", consumed}});
   metadata_ = checkpoint.metadata;
   metadata_["rollbacks"] = std::move(rollbacks), metadata_["consumed"] = consumed;
-  best_loss_ = metadata_.contains("best") ? metadata_["best"].value("loss", INFINITY) : INFINITY;
-  worse_ = metadata_.value("worse", int64_t{0}), evaluated_ = metadata_.value("evaluated", int64_t{0});
+  best_ = BestEvaluation(recipe_.train.best_by);
+  best_.go_on_from(metadata_);
+  evaluated_ = metadata_.value("evaluated", int64_t{0});
   if (processes_.main()) update_metadata(run_.checkpoints(), checkpoint.step, metadata_);
 }
 
