@@ -19,7 +19,7 @@ constexpr int64_t kSpikeStep = 300, kAllSteps = 330;
 
 Recipe spiking(const Planted& planted, OnSpike action) {
   Recipe recipe = planted.recipe;
-  recipe.train.on_spike = action, recipe.train.steps = kAllSteps;
+  recipe.train.on_spike = action, recipe.train.steps = kAllSteps, recipe.train.keep_best = false;
   return recipe;
 }
 

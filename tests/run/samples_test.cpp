@@ -9,11 +9,11 @@
 #include "core/files.h"
 #include "infer/token_scores.h"
 #include "support.h"
-#include "train/report/run_log.h"
 #include "train/run/checkpoint.h"
 #include "train/settings/loading.h"
 #include "train/small_recipe.h"
 #include "train/trainer.h"
+#include "train/watch/run_log.h"
 
 namespace tightloop {
 namespace {

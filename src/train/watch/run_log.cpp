@@ -84,6 +84,12 @@ std::string text_in(const nlohmann::json& line, const std::string& name) {
   return found != line.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+std::string last_event_of(const std::vector<nlohmann::json>& events) {
+  if (events.empty()) return {};
+  const std::string event = text_in(events.back(), "event");
+  return event.empty() ? "unknown" : event;
+}
+
 int64_t RunLog::last_step() const {
   int64_t step = 0;
   for (const auto* lines : {&metrics, &events})
@@ -121,8 +127,7 @@ RunLog read_run_log(const fs::path& root) {
   log.metrics = JsonLinesReader(run.metrics()).read();
   log.events = JsonLinesReader(run.events()).read();
   log.samples = JsonLinesReader(run.samples()).read();
-  const std::string last_event = log.events.empty() ? "" : text_in(log.events.back(), "event");
-  log.state = run_state(!log.holder.empty(), last_event, log.last_step(), log.total_steps());
+  log.state = run_state(!log.holder.empty(), last_event_of(log.events), log.last_step(), log.total_steps());
   return log;
 }
 

@@ -66,6 +66,9 @@ int64_t count_in(const nlohmann::json& line, const std::string& name);
 /// A text; empty where there is none.
 std::string text_in(const nlohmann::json& line, const std::string& name);
 
+/// What the last event says happened; empty where there is none, "unknown" where it does not say.
+std::string last_event_of(const std::vector<nlohmann::json>& events);
+
 /// What a run has written about itself, also while it goes on.
 struct RunLog {
   std::filesystem::path root;

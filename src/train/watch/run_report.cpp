@@ -147,11 +147,10 @@ nlohmann::json RunReport::read() {
       FolderLock::holder(root_);  // first: a run that ends meanwhile has its last lines
   read_lines();
   read_settings();
-  const std::string last_event = event_lines_.empty() ? "" : text_in(event_lines_.back(), "event");
   const auto steps = settings_.find("train.steps");
   double total = steps == settings_.end() ? 0 : std::atof(steps->second.c_str());
-  const RunState state = run_state(!holder.empty(), last_event, static_cast<int64_t>(curves_.last_step()),
-                                   static_cast<int64_t>(total));
+  const RunState state = run_state(!holder.empty(), last_event_of(event_lines_),
+                                   static_cast<int64_t>(curves_.last_step()), static_cast<int64_t>(total));
   nlohmann::json run{{"name", root_.filename().string()},
                      {"folder", root_.string()},
                      {"state", name_of(state)},
