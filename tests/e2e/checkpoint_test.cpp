@@ -159,8 +159,9 @@ TEST_F(Checkpoints, ARunKeepsSamplesAndAccuracyOfItsEvaluations) {
 TEST_F(Checkpoints, NothingIsRemovedWhileTheRunIsTrained) {
   const auto outcome =
       in("train --resume mine --train.steps 1000000 --train.logging_steps 1000 >/dev/null 2>&1 & child=$!; "
-         "for i in $(seq 400); do [ -s runs/mine/.lock ] && break; sleep 0.05; done; tightloop checkpoint "
-         "prune mine --keep 1; code=$?; kill $child; wait $child; (exit $code)");
+         "for i in $(seq 400); do [ -s runs/mine/.lock ] && break; sleep 0.05; done; "
+         "owner=$(cut -d ' ' -f 2 runs/mine/.lock); tightloop checkpoint prune mine --keep 1; code=$?; "
+         "kill $owner; wait $child; (exit $code)");  // $child is a shell around it
   EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
   EXPECT_TRUE(contains(outcome.output, "is in use by process")) << outcome.output;
 }
