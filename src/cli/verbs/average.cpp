@@ -12,6 +12,7 @@
 #include "core/files.h"
 #include "core/interrupt.h"
 #include "core/log.h"
+#include "core/terminal/progress_line.h"
 #include "train/run/checkpoint.h"
 #include "train/run/checkpoint_name.h"
 #include "train/run/run_folder.h"
@@ -62,7 +63,9 @@ void average(const AverageArguments& given) {
   try {
     for (const auto& name : {"config.yaml", "tokenizer", "tokenizer_target"})
       if (path_exists(run.root() / name)) copy_path(run.root() / name, output.root() / name);
-    save_checkpoint(output.checkpoints(), steps.back(), mean, {}, metadata);
+    ProgressLine progress(fmt::format("Saving step {}", steps.back()), bytes_of(mean));
+    save_checkpoint(output.checkpoints(), steps.back(), mean, {}, metadata,
+                    [&](uint64_t bytes) { progress.add(bytes); });
   } catch (...) {
     output.discard();
     throw;
