@@ -28,14 +28,7 @@ std::unique_ptr<LanguageModel> layered_model(const std::string& family = "llama"
   return make_model(sizes, /*seed=*/3);
 }
 
-Ids ids_of(uint64_t seed) {
-  Random random(seed);
-  Ids ids{at::zeros({kRows, kLength}, at::kLong), at::zeros({kRows, kLength}, at::kLong)};
-  for (auto* tensor : {&ids.inputs, &ids.targets})
-    for (int64_t i = 0; i < tensor->numel(); ++i)
-      tensor->mutable_data_ptr<int64_t>()[i] = static_cast<int64_t>(random.below(kVocab));
-  return ids;
-}
+Ids ids_of(uint64_t seed) { return random_ids(seed, kRows, kLength, kVocab); }
 
 /// One step; with `by_layer` the norms are made.
 void step(EngineFixture& f, int64_t number, bool by_layer) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "core/random.h"
 #include "ops/loss/cross_entropy.h"
 #include "train/engine/step_engine.h"
 #include "train/engine/step_numbers.h"
@@ -18,6 +19,16 @@ struct Ids {
   at::Tensor inputs, targets;
   int64_t supervised() const { return (targets != ops::kIgnoreIndex).sum().item<int64_t>(); }
 };
+
+/// Inputs and targets that are a function of the seed.
+inline Ids random_ids(uint64_t seed, int64_t rows, int64_t length, uint64_t vocabulary) {
+  Random random(seed);
+  Ids ids{at::zeros({rows, length}, at::kLong), at::zeros({rows, length}, at::kLong)};
+  for (auto* tensor : {&ids.inputs, &ids.targets})
+    for (int64_t i = 0; i < tensor->numel(); ++i)
+      tensor->mutable_data_ptr<int64_t>()[i] = static_cast<int64_t>(random.below(vocabulary));
+  return ids;
+}
 
 /// An engine around a language model, fed by hand.
 struct EngineFixture {

@@ -34,14 +34,7 @@ std::unique_ptr<LanguageModel> graphs_model() {
   return make_model(sizes, /*seed=*/3);
 }
 
-Ids ids_of(uint64_t seed) {
-  Random random(seed);
-  Ids ids{at::zeros({kRows, kLength}, at::kLong), at::zeros({kRows, kLength}, at::kLong)};
-  for (auto* tensor : {&ids.inputs, &ids.targets})
-    for (int64_t i = 0; i < tensor->numel(); ++i)
-      tensor->mutable_data_ptr<int64_t>()[i] = static_cast<int64_t>(random.below(kVocab));
-  return ids;
-}
+Ids ids_of(uint64_t seed) { return random_ids(seed, kRows, kLength, kVocab); }
 
 /// Weights and state of the optimizer, and what was counted. (A CPU's operators add up the losses by host
 /// code, which no replay runs.)
