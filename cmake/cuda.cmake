@@ -25,6 +25,22 @@ target_link_libraries(tightloop_cuda PRIVATE torch_torch_cuda torch_c10_cuda tor
 target_include_directories(tightloop_cuda PRIVATE ${CMAKE_SOURCE_DIR}/src)
 find_path(NCCL_INCLUDE nccl.h REQUIRED HINTS ${CUDAToolkit_INCLUDE_DIRS} ${TORCH_DIR}/../nvidia/nccl/include)
 target_include_directories(tightloop_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${NCCL_INCLUDE})
+# Attention by cuDNN: its library comes with torch_cuda, its headers with the toolkit or torch's own packages.
+find_path(CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${TORCH_DIR}/../nvidia/cudnn/include)
+set(CUDNN_FRONTEND ${CMAKE_SOURCE_DIR}/.deps/cudnn_frontend)
+if(CUDNN_INCLUDE AND EXISTS ${CUDNN_FRONTEND}/cudnn_frontend.h)
+  file(REAL_PATH ${CUDNN_FRONTEND} CUDNN_FRONTEND)
+  target_include_directories(tightloop_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE})
+  # Plans are made once: what counts is how long it takes to compile.
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/ops/attention/cudnn_plan_cuda.cpp PROPERTIES
+    COMPILE_OPTIONS "-O1;-isystem${CUDNN_FRONTEND}"
+    COMPILE_DEFINITIONS "NV_CUDNN_FRONTEND_DISABLE_LOGGING;CUDNN_FRONTEND_SKIP_JSON_LIB")
+else()
+  message(STATUS "cudnn.h or cuDNN's frontend not found: windows, documents and dropout take attention with a mask")
+  get_target_property(sources tightloop_cuda SOURCES)
+  list(FILTER sources EXCLUDE REGEX "/cudnn_")
+  set_property(TARGET tightloop_cuda PROPERTY SOURCES ${sources})
+endif()
 target_compile_options(tightloop_cuda PRIVATE
   "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;$<$<BOOL:${TIGHTLOOP_WERROR}>:-Werror>>"
   "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${TORCH_DIR}/include>"

@@ -15,8 +15,9 @@ struct Pass {
   KvCache* cache = nullptr;  // the ids continue what it holds
   bool training = false;     // dropout is on, and experts' balance is measured
   at::Tensor
-      documents_BT{};   // int32: which document each position belongs to, where attention must not cross
-  at::Tensor random{};  // int64 scalar on the device: decides what dropout drops, where it is on
+      documents_BT{};  // int32: which document each position belongs to, where attention must not cross
+  at::Tensor document_bounds{};  // the same documents as ops::DocumentBounds; undefined: not known
+  at::Tensor random{};           // int64 scalar on the device: decides what dropout drops, where it is on
 };
 
 /// What a forward pass gives: the states that the head reads, and what a mixture of experts reports.

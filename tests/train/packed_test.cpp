@@ -4,6 +4,7 @@
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
 
+#include "ops/attention/document_bounds.h"
 #include "support.h"
 #include "train/engine/loss.h"
 
@@ -34,6 +35,19 @@ TEST(PackedRows, EveryPositionKnowsItsDocument) {
   const auto expected =
       at::tensor(std::vector<int32_t>{0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2, 2}, at::kInt).view({2, 6});
   EXPECT_TRUE(at::equal(batch.documents_BT, expected));
+}
+
+// Bounds say the same; empty documents fill them up, so that few numbers of documents occur.
+TEST(PackedRows, BoundsAreThoseOfTheDocuments) {
+  const auto batch = to_device(Rows({3, 6, 12}, kAll).batch, at::kCPU);
+  EXPECT_TRUE(at::equal(batch.document_bounds, at::tensor(std::vector<int32_t>{0, 3, 6, 12, 12}, at::kInt)));
+  ops::DocumentBounds bounds(batch.document_bounds);
+  EXPECT_EQ(bounds.documents(), 4);
+  EXPECT_TRUE(at::equal(bounds.lengths(), at::tensor(std::vector<int32_t>{3, 3, 6, 0}, at::kInt)));
+  EXPECT_TRUE(at::equal(bounds.begins(5), at::tensor(std::vector<int32_t>{0, 15, 30, 60, 60}, at::kInt)));
+  EXPECT_FALSE(to_device(Rows({6, 12}, kAll).batch, at::kCPU).document_bounds.defined());
+  const auto many = to_device(Rows({1, 2, 3, 4, 5, 6, 7, 8, 12}, kAll).batch, at::kCPU);
+  EXPECT_EQ(many.document_bounds.size(0), 13) << "9 documents count as 12";
 }
 
 TEST(PackedRows, RowsOfOneDocumentAreLeftAlone) {

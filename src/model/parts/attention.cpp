@@ -20,6 +20,8 @@ AttentionScope::AttentionScope(const at::Tensor& ids_BT, const Pass& pass, doubl
       dropout_(pass.training ? dropout : 0),
       device_(ids_BT.device()) {
   TORCH_CHECK(!cache_ || !documents_BT_.defined(), "a cache holds one document a row");
+  TORCH_CHECK(documents_BT_.defined() || !pass.document_bounds.defined(), "bounds need Pass::documents_BT");
+  if (pass.document_bounds.defined()) bounds_ = std::make_shared<ops::DocumentBounds>(pass.document_bounds);
   TORCH_CHECK(dropout_ == 0 || random_.defined(), "training with dropout needs Pass::random");
 }
 
@@ -43,13 +45,14 @@ at::Tensor AttentionScope::attend(const at::Tensor& q_BTHS, const at::Tensor& k_
   ops::AttentionCall call{.q_BHTS = q, .k_BKPS = k, .v_BKPS = v, .scale = options.scale};
   call.growing = cache_ != nullptr;
   call.bias_BHTP = options.bias_BHTP;
+  if (!cache_) call.qkv_BTJS = options.qkv_BTJS;
   call.drop = dropout(layer, DropoutSite::kAttentionWeights);
   if (T == 1 && !documents_BT_.defined()) {  // one token looks at all that came before
     const int64_t seen = windowed ? options.window + 1 : past_ + 1;
     call.causal = false;
     call.k_BKPS = k.narrow(2, past_ + 1 - seen, seen), call.v_BKPS = v.narrow(2, past_ + 1 - seen, seen);
   } else {
-    call.window = windowed ? options.window : 0, call.documents_BT = documents_BT_;
+    call.window = windowed ? options.window : 0, call.documents_BT = documents_BT_, call.bounds = bounds_;
     call.mask = [&] { return mask(call.window); };
   }
   return ops::attend(call).transpose(1, 2).reshape({B, T, q_BTHS.size(2) * q_BTHS.size(3)});

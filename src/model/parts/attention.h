@@ -3,11 +3,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "model/language_model.h"
+#include "ops/attention/document_bounds.h"
 #include "ops/pointwise/dropout.h"
 
 namespace tightloop {
@@ -20,6 +22,7 @@ struct AttentionOptions {
   std::optional<double> scale{};  // of the products; 1 / sqrt(head size) where it is not given
   int64_t window = 0;             // how many positions before its own a query sees; 0: all
   at::Tensor bias_BHTP{};         // added to the scores (ALiBi, say); undefined: none
+  at::Tensor qkv_BTJS{};          // what q, k and v are parts of, where they are parts of one tensor
 };
 
 /// What the attention layers of one forward pass share: where its ids stand, and what each of them may see.
@@ -44,6 +47,7 @@ class AttentionScope {
 
   KvCache* cache_;
   at::Tensor documents_BT_, random_;
+  std::shared_ptr<ops::DocumentBounds> bounds_;  // of the documents, where the pass has them
   int64_t past_, length_;
   double dropout_;
   at::Device device_;

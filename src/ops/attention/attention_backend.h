@@ -3,9 +3,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "ops/attention/document_bounds.h"
 #include "ops/pointwise/dropout.h"
 
 namespace tightloop::ops {
@@ -13,9 +15,13 @@ namespace tightloop::ops {
 /// One attention over keys and values, whoever computes it: softmax(scale * q k^T + bias) v.
 struct AttentionCall {
   at::Tensor q_BHTS, k_BKPS, v_BKPS;  // H is a multiple of K; of P positions the last T are the queries' own
-  bool causal = true;                 // a query sees its own position and those before it; false: all
-  int64_t window = 0;                 // how many positions before its own a causal query sees; 0: all
-  at::Tensor documents_BT{};          // a query sees its own document alone; undefined: there is one a row
+  /// Where q, k and v are parts of one tensor (B, T, H + 2 K, S): that one. A backend may then give its
+  /// gradient as a whole, where those of the parts would be put together by a copy.
+  at::Tensor qkv_BTJS{};
+  bool causal = true;         // a query sees its own position and those before it; false: all
+  int64_t window = 0;         // how many positions before its own a causal query sees; 0: all
+  at::Tensor documents_BT{};  // a query sees its own document alone; undefined: there is one a row
+  std::shared_ptr<DocumentBounds> bounds{};  // the same documents as stretches; null: nobody knows them
   at::Tensor bias_BHTP{};         // added to the scores, with leading sizes of 1 or whole; undefined: none
   std::optional<double> scale{};  // 1 / sqrt(S) where it is not given
   Dropout drop{};                 // of the weights

@@ -32,9 +32,10 @@ bool chunks_head(const LanguageModel& model, int64_t rows, AutoSwitch fused_head
 }
 
 BatchLoss loss_of(LanguageModel& model, const DeviceBatch& batch, const LossSetup& setup) {
-  const auto pass = model.forward(
-      batch.inputs_BT,
-      Pass{.training = setup.training, .documents_BT = batch.documents_BT, .random = batch.random});
+  const auto pass = model.forward(batch.inputs_BT, Pass{.training = setup.training,
+                                                        .documents_BT = batch.documents_BT,
+                                                        .document_bounds = batch.document_bounds,
+                                                        .random = batch.random});
   const Head head = model.head();
   const auto wide = head.weight_VD.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const auto scale = setup.scale.defined() ? setup.scale.to(wide) : at::Tensor();

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "core/error.h"
 #include "ops/loss/cross_entropy.h"
@@ -24,6 +25,13 @@ std::vector<int32_t> documents_of(const Batch& batch) {
     packed |= begin % batch.length != 0 && std::count(batch.loss_mask + begin, batch.loss_mask + end, 1) > 0;
   }
   return packed ? ids : std::vector<int32_t>();
+}
+
+// How many documents a batch is taken to have: one of few numbers, so that batches share captured graphs, and
+// at most a quarter more than there are.
+int64_t rounded_documents(int64_t documents) {
+  const int64_t step = std::max<int64_t>(4, std::bit_floor(static_cast<uint64_t>(documents)) / 4);
+  return (documents + step - 1) / step * step;
 }
 
 struct IdAt {
@@ -66,7 +74,10 @@ Staged stage(const Batch& batch, bool pin) {
   Staged staged;
   const size_t inputs = staged.layout.add(at::kLong, shape), targets = staged.layout.add(at::kLong, shape),
                sources = staged.layout.add(at::kLong, {batch.rows});
-  if (!documents.empty()) staged.layout.add(at::kInt, shape);
+  if (!documents.empty()) {
+    staged.layout.add(at::kInt, shape);
+    staged.layout.add(at::kInt, {rounded_documents(batch.documents) + 1});
+  }
   staged.allocate(pin);
   const auto parts = staged.parts();
   const int64_t cells = batch.rows * batch.length;
@@ -74,16 +85,23 @@ Staged stage(const Batch& batch, bool pin) {
   auto* wanted = parts[targets].mutable_data_ptr<int64_t>();
   for (int64_t i = 0; i < cells; ++i) wanted[i] = batch.loss_mask[i] ? batch.targets[i] : ops::kIgnoreIndex;
   std::copy_n(batch.sources, batch.rows, parts[sources].mutable_data_ptr<int64_t>());
-  if (!documents.empty()) std::ranges::copy(documents, parts.back().mutable_data_ptr<int32_t>());
+  if (!documents.empty()) {
+    std::ranges::copy(documents, parts[sources + 1].mutable_data_ptr<int32_t>());
+    auto* bounds = parts[sources + 2].mutable_data_ptr<int32_t>();
+    std::fill(std::copy_n(batch.bounds, batch.documents + 1, bounds), bounds + parts[sources + 2].numel(),
+              static_cast<int32_t>(cells));
+  }
   staged.tokens = cells, staged.supervised = batch.supervised, staged.bytes = batch.bytes;
   return staged;
 }
 
 DeviceBatch device_batch(const std::vector<at::Tensor>& parts) {
   constexpr size_t kInputs = Staged::kFirst;
+  const bool packed = parts.size() > kInputs + 3;
   return {.inputs_BT = parts[kInputs],
           .targets_BT = parts[kInputs + 1],
-          .documents_BT = parts.size() > kInputs + 3 ? parts[kInputs + 3] : at::Tensor(),
+          .documents_BT = packed ? parts[kInputs + 3] : at::Tensor(),
+          .document_bounds = packed ? parts[kInputs + 4] : at::Tensor(),
           .sources_B = parts[kInputs + 2],
           .random = parts[Staged::kRandom]};
 }

@@ -39,9 +39,10 @@ struct Staged {
 /// A micro-batch on the device: int64 (B, T), targets with ops::kIgnoreIndex where nothing is to be learned.
 struct DeviceBatch {
   at::Tensor inputs_BT, targets_BT;
-  at::Tensor documents_BT{};  // int32, where documents are packed: attention does not look across
-  at::Tensor sources_B{};     // int64: which source each row came from
-  at::Tensor random{};        // int64 scalar: what dropout draws from
+  at::Tensor documents_BT{};     // int32, where documents are packed: attention does not look across
+  at::Tensor document_bounds{};  // int32, of the same documents: ops::DocumentBounds
+  at::Tensor sources_B{};        // int64: which source each row came from
+  at::Tensor random{};           // int64 scalar: what dropout draws from
 };
 
 /// Lays a micro-batch out for its copy, in pinned memory for a GPU. The loader's buffers may be reused at

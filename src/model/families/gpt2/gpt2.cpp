@@ -94,7 +94,7 @@ at::Tensor Gpt2::attention(const Block& block, const at::Tensor& x_BTD, int64_t 
   const int64_t B = x_BTD.size(0), T = x_BTD.size(1), H = config_.heads;
   const auto qkv = ops::linear(x_BTD, block.qkv, block.qkv_bias).view({B, T, 3 * H, config_.head_size});
   const auto parts = qkv.split(H, 2);  // one gradient, where slices would be padded and added
-  return ops::linear(scope.attend(parts[0], parts[1], parts[2], layer), block.out);
+  return ops::linear(scope.attend(parts[0], parts[1], parts[2], layer, {.qkv_BTJS = qkv}), block.out);
 }
 
 at::Tensor Gpt2::feed_forward(const Block& block, const at::Tensor& x_BTD) const {
