@@ -86,8 +86,8 @@ NaiveTimes naive_steps(const Recipe& given, const std::filesystem::path& folder,
   recipe.data.num_workers = 1, recipe.data.prefetch_factor = 1, recipe.data.tokenize = TokenizeWhen::kStart;
   recipe.train.precision = Precision::kFp32, recipe.train.fused_head = AutoSwitch::kOff;
   use_threads(recipe.train.threads);
-  apply_precision(recipe.train);
   Device& device = training_device(recipe.train, -1);
+  apply_precision(recipe.train, device);
   nlohmann::json metadata;
   const auto task = make_task(recipe, RunFolder::create(folder, false), metadata);
   task->open(0, 0, 0, 1);

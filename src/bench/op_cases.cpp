@@ -25,6 +25,7 @@
 #include "ops/optim/muon.h"
 #include "ops/pointwise/activation.h"
 #include "ops/pointwise/embedding.h"
+#include "ops/pointwise/gated_add.h"
 #include "ops/pointwise/swiglu.h"
 
 namespace tightloop {
@@ -124,6 +125,10 @@ class Maker {
 
   void heads() {
     const int64_t B = s_.rows / s_.length, T = s_.length, H = s_.heads, S = s_.head_size;
+    add(
+        "gated_add", {some({B, T, H, S}), some({B, T, H}), some({B, T, H, S})},
+        [](const Tensors& in) { return ops::gated_add(in[0], in[1], in[2], 3); },
+        [](const Tensors& in) { return ops::gated_add_plain(in[0], in[1], in[2], 3); }, 6);
     const auto wide = options_.dtype(options_.dtype() == at::kDouble ? at::kDouble : at::kFloat);
     const auto frequencies = at::tensor(ops::rope_frequencies(S, 10000), at::kDouble);
     const auto angles = at::outer(at::arange(T, at::kDouble), frequencies);

@@ -12,7 +12,7 @@ StepTimes StepTimer::time(int64_t steps) {
   Trainer& t = trainer_;
   const Recipe& recipe = t.recipe();
   recipe.ops.apply();  // another trainer may have asked for something else
-  apply_precision(recipe.train);
+  apply_precision(recipe.train, t.device());
   t.device().use_pools(recipe.train.pools);
   StepTimes times;
   if (!warm_) t.take_steps(std::max(kWarmUp, 2 * recipe.log.dataset_metrics_steps), times.steps);

@@ -40,6 +40,8 @@ class Device {
   /// For people: "cuda:0 NVIDIA H200".
   virtual std::string description() const = 0;
   virtual bool is_cuda() const = 0;
+  /// Whether matrix products of 8-bit floating point numbers are in its hardware.
+  virtual bool has_fp8() const { return false; }
   /// "driver 13.0, runtime 13.0"; empty on the CPU.
   virtual std::string versions() const = 0;
   /// Where a GPU is plugged in, as its driver names it ("0000:17:00.0"); empty on the CPU.

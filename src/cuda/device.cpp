@@ -101,6 +101,7 @@ class CudaDevice : public Device {
   std::string name() const override { return fmt::format("cuda:{}", index_); }
   std::string description() const override { return fmt::format("cuda:{} {}", index_, properties_.name); }
   bool is_cuda() const override { return true; }
+  bool has_fp8() const override { return properties_.major * 10 + properties_.minor >= 89; }
 
   std::string versions() const override {
     int driver = 0, runtime = 0;

@@ -50,6 +50,17 @@ __device__ inline void load(const T* from, float (&values)[kCount]) {
   for (int k = 0; k < kCount; ++k) values[k] = to_float(pack.at[k]);
 }
 
+/// 16 bytes as they are, for loads that are started before their values are wanted.
+template <class T>
+__device__ inline uint4 load_raw(const T* from) {
+  return *reinterpret_cast<const uint4*>(from);
+}
+template <class T, int kCount>
+__device__ inline void unpack(const uint4& raw, float (&values)[kCount]) {
+  static_assert(kCount * sizeof(T) == 16);
+  load(reinterpret_cast<const T*>(&raw), values);
+}
+
 template <int kCount, class T>
 __device__ inline void store(T* to, const float (&values)[kCount]) {
   Pack<T, kCount> pack;

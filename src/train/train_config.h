@@ -12,7 +12,7 @@ namespace tightloop {
 class Fields;
 
 /// The compute dtype.
-enum class Precision { kAuto, kFp32, kTf32, kBf16, kFp16 };
+enum class Precision { kAuto, kFp32, kTf32, kBf16, kFp16, kFp8 };
 template <>
 inline constexpr auto kChoices<Precision> = std::to_array<Choice<Precision>>({
     {Precision::kAuto, "auto", "bf16 where the device is fast at it, else fp32"},
@@ -20,6 +20,7 @@ inline constexpr auto kChoices<Precision> = std::to_array<Choice<Precision>>({
     {Precision::kTf32, "tf32", "fp32 with TF32 matrix products on a GPU"},
     {Precision::kBf16, "bf16"},
     {Precision::kFp16, "fp16", "with dynamic loss scaling"},
+    {Precision::kFp8, "fp8", "bf16 with the blocks' matrix products in fp8, on GPUs that have it"},
 });
 
 /// What the loss is divided by.

@@ -68,7 +68,9 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
   const auto& train = recipe_.train;
   use_threads(train.threads);
   recipe_.ops.apply();
-  apply_precision(train);
+  if (recipe_.lora.on() && train.precision == Precision::kFp8)
+    throw usage_error("train.precision fp8 is not for adapters (lora.rank): take bf16.");
+  apply_precision(train, device_);
   device_.use_pools(train.pools);
   if (train.memory_limit > 0) device_.limit_memory(static_cast<int64_t>(train.memory_limit * (1 << 30)));
   if (!processes_.main()) processes_.barrier();  // the main one makes the tokenizer and the index first

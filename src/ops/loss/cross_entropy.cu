@@ -2,8 +2,8 @@
 #include <cfloat>
 #include <climits>
 
-#include "ops/loss/cross_entropy_launch.h"
 #include "ops/kernel.cuh"
+#include "ops/loss/cross_entropy_launch.h"
 
 namespace tightloop::ops::cuda {
 
@@ -15,6 +15,8 @@ namespace {
 constexpr int kFewThreads = 128, kThreads = 512, kMostThreads = 1024;
 constexpr int kShort = 8192;            // tokens
 constexpr int kHalfShared = 112 << 10;  // bytes: two blocks of a Hopper fit
+constexpr float kLargestDirectCap =
+    30;  // exp(-2 cap), the smallest that is summed, is far above fp32's smallest
 
 /// Rows start anywhere that their elements may: `packs` of 16 bytes in the middle, single elements around.
 template <class T>
@@ -31,11 +33,6 @@ struct Split {
   __device__ int single(int i) const { return i < head ? i : i + packs * kWide<T>; }
   __device__ int first_of(int pack) const { return head + pack * kWide<T>; }
 };
-
-template <class T>
-__device__ inline void unpack(uint4 raw, float (&values)[kWide<T>]) {
-  load(reinterpret_cast<const T*>(&raw), values);
-}
 
 /// body(pack, its 16 bytes) for this thread's share of packs in [begin, end), four loads at a time.
 template <int kBlock, class Body>
@@ -108,21 +105,43 @@ __global__ void __launch_bounds__(kBlock, kMostThreads / kBlock)
   const float at_target = to_float(x[target]);  // before the gradient may overwrite it
   const float cap = c.softcap, inverse = 1 / cap, smoothing = c.label_smoothing;
   Softmax part;
-  const auto add = [&]<int kCount>(float(&v)[kCount], int first) {
+  // Capped logits need no running maximum, and what their gradients come to but for a factor of the row is
+  // known in the first pass: it takes the logits' place in shared memory, rounded once more.
+  const bool direct = kCapped && smoothing == 0 && cap <= kLargestDirectCap;
+  if (direct) part.largest = cap;
+  const auto add_direct = [&](float(&v)[kWide<T>]) {
+#pragma unroll
+    for (int k = 0; k < kWide<T>; ++k) {
+      const float r = __fdividef(1.0f, 1.0f + __expf(2 * inverse * v[k]));  // tanh is 1 - 2 r
+      const float p = __expf(-2 * cap * r);
+      part.sum += p;
+      v[k] = 4 * p * r * (1 - r);
+    }
+  };
+  const auto compare = [&]<int kCount>(const float(&v)[kCount], int first) {
     if (c.correct)
 #pragma unroll
       for (int k = 0; k < kCount; ++k)
         part.beaten |= !(v[k] < at_target || (v[k] == at_target && first + k >= target));
+  };
+  const auto add = [&]<int kCount>(float(&v)[kCount], int first) {
+    compare(v, first);
     if constexpr (kCapped)
 #pragma unroll
       for (int k = 0; k < kCount; ++k) v[k] = cap * coarse_tanh(v[k] * inverse);
     part.add(v, smoothing > 0);
   };
   for_packs<kBlock>(x_packs, 0, split.packs, [&](int p, uint4 raw) {
-    if (p < held) row_packs[p] = raw;
     float v[kWide<T>];
     unpack<T>(raw, v);
-    add(v, split.first_of(p));
+    if (direct) {
+      compare(v, split.first_of(p));
+      add_direct(v);
+      if (p < held) store(reinterpret_cast<T*>(row_packs + p), v);
+    } else {
+      if (p < held) row_packs[p] = raw;
+      add(v, split.first_of(p));
+    }
   });
   for (int i = threadIdx.x; i < split.singles; i += kBlock) {
     float v[1] = {to_float(x[split.single(i)])};
@@ -169,7 +188,17 @@ __global__ void __launch_bounds__(kBlock, kMostThreads / kBlock)
   };
   // In place, each thread has read what it overwrites, and nobody else reads it: the packs are its own.
   const int kept = min(held, split.packs);
-  for (int p = threadIdx.x; p < kept; p += kBlock) write(p, row_packs[p]);
+  if (direct) {
+    for (int p = threadIdx.x; p < kept; p += kBlock) {
+      float v[kWide<T>];
+      unpack<T>(row_packs[p], v);
+#pragma unroll
+      for (int k = 0; k < kWide<T>; ++k) v[k] *= of_sum;
+      store(gradient + split.first_of(p), v);
+    }
+  } else {
+    for (int p = threadIdx.x; p < kept; p += kBlock) write(p, row_packs[p]);
+  }
   for_packs<kBlock>(x_packs, kept, split.packs, write);
   for (int i = threadIdx.x; i < split.singles; i += kBlock) {
     float v[1] = {to_float(x[split.single(i)])};

@@ -66,6 +66,10 @@ __global__ void __launch_bounds__(kThreads* kRows)
     const int64_t start = row * D;
     const float mean = c.mean[row], scale = c.scale[row];
     float v[kChunks][kVec] = {}, g[kChunks][kVec] = {}, sum = 0, dot = 0;
+    uint4 dsum[kChunks] = {};
+    if (c.dsum)  // under way while the row is summed up
+      for_chunks<kVec, kThreads, kChunks>(
+          D, [&](int chunk, int i) { dsum[chunk] = load_raw(static_cast<const T*>(c.dsum) + start + i); });
     if (c.dnormed) {
       for_chunks<kVec, kThreads, kChunks>(D, [&](int chunk, int i) {
         float weight[kVec];
@@ -87,7 +91,7 @@ __global__ void __launch_bounds__(kThreads* kRows)
     }
     for_chunks<kVec, kThreads, kChunks>(D, [&](int chunk, int i) {
       float d[kVec] = {};
-      if (c.dsum) load(static_cast<const T*>(c.dsum) + start + i, d);
+      if (c.dsum) unpack<T>(dsum[chunk], d);
 #pragma unroll
       for (int k = 0; k < kVec; ++k) d[k] += scale * (g[chunk][k] - sum - v[chunk][k] * dot);
       store(static_cast<T*>(c.dx) + start + i, d);

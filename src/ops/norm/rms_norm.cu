@@ -73,6 +73,10 @@ __global__ void __launch_bounds__(kThreads* kRows) rms_norm_backward_kernel(cons
     const int64_t start = row * D;
     const float scale = c.scale[row];
     float v[kChunks][kVec] = {}, g[kChunks][kVec] = {}, dot = 0;
+    uint4 dsum[kChunks] = {};
+    if (c.dsum)  // under way while the row is summed up
+      for_chunks<kVec, kThreads, kChunks>(
+          D, [&](int chunk, int i) { dsum[chunk] = load_raw(static_cast<const T*>(c.dsum) + start + i); });
     if (c.dnormed) {
       for_chunks<kVec, kThreads, kChunks>(D, [&](int chunk, int i) {
         float weight[kVec];
@@ -91,7 +95,7 @@ __global__ void __launch_bounds__(kThreads* kRows) rms_norm_backward_kernel(cons
     }
     for_chunks<kVec, kThreads, kChunks>(D, [&](int chunk, int i) {
       float d[kVec] = {};
-      if (c.dsum) load(static_cast<const T*>(c.dsum) + start + i, d);
+      if (c.dsum) unpack<T>(dsum[chunk], d);
 #pragma unroll
       for (int k = 0; k < kVec; ++k) d[k] += scale * (g[chunk][k] - v[chunk][k] * dot);
       if (c.dsides) {

@@ -37,11 +37,14 @@ struct ActivationFunction : torch::autograd::Function<ActivationFunction> {
                         double p, const Optional& random, int64_t site) {
     at::AutoDispatchBelowADInplaceOrView below;
     static const auto kernel = find_operator<ActivationForward>("tightloop::activation_forward");
-    context->save_for_backward({x, or_undefined(bias), or_undefined(random)});
-    context->saved_data["kind"] = kind;
+    const Tensor y = kernel.call(x, bias, kind, p, random, site);
+    // What comes after keeps the result: where that gives the slope, the input may go.
+    const bool by_result = kind == static_cast<int64_t>(ActivationKind::kReluSquare) && !bias && p == 0;
+    context->save_for_backward({by_result ? y : x, or_undefined(bias), or_undefined(random)});
+    context->saved_data["kind"] = by_result ? static_cast<int64_t>(ActivationKind::kSquared) : kind;
     context->saved_data["p"] = p;
     context->saved_data["site"] = site;
-    return kernel.call(x, bias, kind, p, random, site);
+    return y;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& dy) {

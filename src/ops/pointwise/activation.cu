@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <climits>
 
-#include "ops/pointwise/activation_launch.h"
 #include "ops/column_sums.cuh"
 #include "ops/kernel.cuh"
 #include "ops/philox.cuh"
+#include "ops/pointwise/activation_launch.h"
 
 namespace tightloop::ops::cuda {
 
@@ -13,6 +13,7 @@ namespace {
 // A thread keeps to 16 bytes of columns, whose biases it holds in registers, and walks down the rows. 8 rows
 // are under way in a block.
 constexpr int kLanes = 32, kRows = 8, kMostBlocks = 528;
+constexpr int kUnderWay = 4;  // rows of a thread whose loads do not wait for each other, in the forward pass
 
 constexpr float kSqrtHalf = 0.70710678118654752f, kTanhScale = 0.79788456080286536f, kTanhCube = 0.044715f;
 
@@ -29,6 +30,7 @@ template <ActivationKind kKind>
 __device__ inline float slope(float z) {
   if constexpr (kKind == ActivationKind::kRelu) return z <= 0 ? 0.0f : 1.0f;
   if constexpr (kKind == ActivationKind::kReluSquare) return z < 0 ? 0.0f : 2 * z;
+  if constexpr (kKind == ActivationKind::kSquared) return 2 * sqrtf(z);
   if constexpr (kKind == ActivationKind::kGelu) {
     constexpr float kDensity = 0.39894228040143268f;  // of the normal distribution at 0
     return 0.5f * (1 + erff(z * kSqrtHalf)) + z * kDensity * expf(-0.5f * z * z);
@@ -45,13 +47,23 @@ __global__ void __launch_bounds__(kLanes* kRows) activation_forward_kernel(const
   const Dropper drop(c.drop);
   float bias[kVec] = {}, v[kVec];
   if (c.bias) load(static_cast<const T*>(c.bias) + i, bias);
-  for (int64_t row = blockIdx.y * kRows + threadIdx.y; row < c.rows; row += gridDim.y * kRows) {
-    const int64_t at = row * c.D + i;
-    load(static_cast<const T*>(c.x) + at, v);
+  const int64_t stride = static_cast<int64_t>(gridDim.y) * kRows;
+  for (int64_t row = blockIdx.y * kRows + threadIdx.y; row < c.rows; row += kUnderWay * stride) {
+    uint4 raw[kUnderWay] = {};
 #pragma unroll
-    for (int k = 0; k < kVec; ++k) v[k] = activate<kKind>(v[k] + bias[k]);
-    if (c.drop.random) drop.apply(at, v);
-    store(static_cast<T*>(c.y) + at, v);
+    for (int u = 0; u < kUnderWay; ++u)
+      if (row + u * stride < c.rows)
+        raw[u] = load_raw(static_cast<const T*>(c.x) + (row + u * stride) * c.D + i);
+#pragma unroll
+    for (int u = 0; u < kUnderWay; ++u) {
+      if (row + u * stride >= c.rows) break;
+      const int64_t at = (row + u * stride) * c.D + i;
+      unpack<T>(raw[u], v);
+#pragma unroll
+      for (int k = 0; k < kVec; ++k) v[k] = activate<kKind>(v[k] + bias[k]);
+      if (c.drop.random) drop.apply(at, v);
+      store(static_cast<T*>(c.y) + at, v);
+    }
   }
 }
 
@@ -104,6 +116,8 @@ cudaError_t with_kind(Dtype dtype, ActivationKind kind, Run&& run) {
         return run(T{}, std::integral_constant<ActivationKind, ActivationKind::kReluSquare>{});
       case ActivationKind::kGelu:
         return run(T{}, std::integral_constant<ActivationKind, ActivationKind::kGelu>{});
+      case ActivationKind::kSquared:
+        return run(T{}, std::integral_constant<ActivationKind, ActivationKind::kSquared>{});
       default:
         return run(T{}, std::integral_constant<ActivationKind, ActivationKind::kGeluTanh>{});
     }
@@ -120,10 +134,14 @@ unsigned column_blocks(int64_t D) {
 cudaError_t launch(const ActivationForward& c, cudaStream_t stream) {
   if (c.rows == 0 || c.D == 0) return cudaSuccess;
   return with_kind(c.dtype, c.kind, [&]<class T, class Kind>(T, Kind) {
-    const int64_t groups = std::min<int64_t>((c.rows + kRows - 1) / kRows, 65535);
-    return start(activation_forward_kernel<T, Kind::value>,
-                 dim3(column_blocks<T>(c.D), static_cast<unsigned>(groups)), dim3(kLanes, kRows), 0, stream,
-                 c);
+    const int64_t groups = std::min<int64_t>((c.rows + kRows * kUnderWay - 1) / (kRows * kUnderWay), 65535);
+    if constexpr (Kind::value == ActivationKind::kSquared) {
+      return cudaErrorInvalidValue;
+    } else {
+      return start(activation_forward_kernel<T, Kind::value>,
+                   dim3(column_blocks<T>(c.D), static_cast<unsigned>(groups)), dim3(kLanes, kRows), 0, stream,
+                   c);
+    }
   });
 }
 

@@ -2,6 +2,7 @@
 
 namespace tightloop::ops {
 
-enum class ActivationKind { kRelu, kReluSquare, kGelu, kGeluTanh };
+/// kSquared is for backward passes alone: the slope of kReluSquare by its result, so that its input need not be kept.
+enum class ActivationKind { kRelu, kReluSquare, kGelu, kGeluTanh, kSquared };
 
 }  // namespace tightloop::ops

@@ -5,6 +5,7 @@
 
 #include "core/interrupt.h"
 #include "core/log.h"
+#include "ops/fp8/fp8_linear.h"
 
 namespace tightloop {
 
@@ -16,6 +17,7 @@ void Evaluator::check() {
 
 std::optional<Task::Evaluation> Evaluator::measure(int64_t step) {
   if (!possible_) return {};
+  const ops::WithoutFp8 as_exported;
   Task::Evaluation values;
   const auto failed = [&](const char* what, const std::exception& error) {
     if (interrupted()) return;

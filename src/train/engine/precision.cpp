@@ -7,8 +7,10 @@
 #include <cstdlib>
 
 #include "core/cpu.h"
+#include "core/error.h"
 #include "core/log.h"
 #include "core/threads.h"
+#include "ops/fp8/fp8_linear.h"
 #include "train/engine/device_speed.h"
 
 namespace tightloop {
@@ -29,16 +31,23 @@ Device& training_device(const TrainConfig& config, int local_rank) {
   return device(local_rank >= 0 && any_gpu ? fmt::format("cuda:{}", local_rank) : config.device);
 }
 
-void apply_precision(const TrainConfig& config) {
+void apply_precision(const TrainConfig& config, const Device& device) {
+  if (config.precision == Precision::kFp8 && !device.has_fp8())
+    throw device_error(
+        "train.precision fp8 needs a GPU with products in 8 bits (Ada, Hopper or newer), and {} has none. "
+        "bf16 is "
+        "the nearest that it has.",
+        device.description());
   auto& context = at::globalContext();
   context.setFloat32MatmulPrecision(config.precision == Precision::kTf32 ? "high" : "highest");
   context.setDeterministicAlgorithms(config.deterministic, /*warn_only=*/false);
   context.setDeterministicFillUninitializedMemory(false);  // it would fill every tensor before it is written
   context.setSDPUseCuDNN(!config.deterministic);
+  ops::use_fp8(config.precision == Precision::kFp8);
 }
 
 at::ScalarType compute_dtype(Precision precision, const Device& device) {
-  if (precision == Precision::kBf16) return at::kBFloat16;
+  if (precision == Precision::kBf16 || precision == Precision::kFp8) return at::kBFloat16;
   if (precision == Precision::kFp16) return at::kHalf;
   if (precision == Precision::kFp32 || precision == Precision::kTf32) return at::kFloat;
   return slow_products(at::kBFloat16, device) ? at::kFloat : at::kBFloat16;
@@ -63,6 +72,7 @@ void warn_of_slow_products(at::ScalarType dtype, Device& device) {
 
 std::string precision_name(Precision precision, const Device& device) {
   if (precision == Precision::kTf32) return "fp32 with tf32 products";
+  if (precision == Precision::kFp8) return "bf16 with fp8 products";
   const auto dtype = compute_dtype(precision, device);
   return dtype == at::kBFloat16 ? "bf16" : dtype == at::kHalf ? "fp16" : "fp32";
 }

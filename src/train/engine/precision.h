@@ -13,8 +13,8 @@ namespace tightloop {
 /// The device of train.device, with what must be set before it is opened. `local_rank` chooses the GPU where
 /// several processes share a machine; -1: there is one process.
 Device& training_device(const TrainConfig& config, int local_rank);
-/// Sets torch to what train.precision and train.deterministic ask for.
-void apply_precision(const TrainConfig& config);
+/// Sets torch to what train.precision and train.deterministic ask for; an error where the device cannot.
+void apply_precision(const TrainConfig& config, const Device& device);
 
 /// What train.precision means on a device.
 at::ScalarType compute_dtype(Precision precision, const Device& device);

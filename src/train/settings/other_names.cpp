@@ -163,7 +163,7 @@ const Different& other_meaning() {
       {{"config", "config_file", "config_path"},
        "a recipe is named without an option, as in: tightloop train configs/text.yaml"},
       {{"overwrite_output_dir", "force"}, "'tightloop train RECIPE --overwrite' replaces a run."},
-      {{"amp", "use_amp", "fp8"}, "say --train.precision bf16 (or fp16, fp32, auto)."},
+      {{"amp", "use_amp"}, "say --train.precision bf16 (or fp8, fp16, fp32, auto)."},
       {{"shuffle"}, "training rows are always shuffled, by train.seed."},
       {{"preprocessing_num_workers", "num_proc", "dataset_num_proc"},
        "threads that tokenize are data.tokenizer_threads."},
@@ -176,6 +176,7 @@ const Different& other_meaning() {
 const OtherNames& other_names() {
   static const OtherNames names{same_meaning(),
                                 {{"bf16", "train.precision", "bf16"},
+                                 {"fp8", "train.precision", "fp8"},
                                  {"fp16", "train.precision", "fp16"},
                                  {"tf32", "train.precision", "tf32"},
                                  {"fp32", "train.precision", "fp32"},

@@ -11,6 +11,7 @@
 #include "ops/linear.h"
 #include "ops/norm/rms_norm.h"
 #include "ops/pointwise/activation.h"
+#include "ops/pointwise/gated_add.h"
 
 namespace tightloop {
 
@@ -117,7 +118,7 @@ at::Tensor Nanochat::attention(const Block& block, const at::Tensor& x_BTD, cons
   if (block.value_gate.defined()) {
     const auto open = ops::linear(x_BTD.narrow(2, 0, kValueGateChannels), block.value_gate);
     const auto extra = ops::embedding(block.value_embedding, ids_BT, order).view({B, T, K, S});
-    v = v + (3 * at::sigmoid(open)).unsqueeze(3) * extra;
+    v = ops::gated_add(v, open, extra, /*scale=*/3);
   }
   const double scale = kSharpness / std::sqrt(static_cast<double>(S));
   const auto y = scope.attend(q, k, v, layer, {.scale = scale, .window = config_.window(layer)});

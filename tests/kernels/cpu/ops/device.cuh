@@ -17,6 +17,7 @@
 #include <functional>
 #include <stdexcept>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "ops/launch.h"
@@ -153,6 +154,8 @@ inline int __syncthreads_or(int mine) {
   cuda_on_cpu::wait(cuda_on_cpu::Fiber::kAtBlock);  // before somebody shows the next
   return any;
 }
+inline int atomicMax(int* at, int value) { return std::exchange(*at, std::max(*at, value)); }
+inline int __float_as_int(float value) { return std::bit_cast<int>(value); }
 inline uint32_t __umulhi(uint32_t a, uint32_t b) { return static_cast<uint32_t>(uint64_t{a} * b >> 32); }
 inline float __expf(float x) { return std::exp(x); }
 inline float __fdividef(float a, float b) { return a / b; }

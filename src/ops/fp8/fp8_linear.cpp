@@ -1,0 +1,86 @@
+#include "ops/fp8/fp8_linear.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/_scaled_mm.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <atomic>
+
+#include "ops/fp8/fp8_cast.h"
+#include "ops/operator.h"
+
+namespace tightloop::ops {
+
+namespace {
+
+using at::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+std::atomic<bool> fp8_products{false};
+
+Tensor as_matrix(const Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+
+/// a (M, K) times b (K, N), which is given by its columns. `fast`: the tensor cores' own sums, 14 bits of
+/// which are exact, without a pass through fp32 registers every few products.
+Tensor fp8_product(const Tensor& a_rows, const Tensor& a_scale, const Tensor& b_columns,
+                   const Tensor& b_scale, at::ScalarType dtype, bool fast,
+                   const std::optional<Tensor>& bias = {}) {
+  return at::_scaled_mm(a_rows, b_columns.t(), a_scale, b_scale, bias, /*scale_result=*/{}, dtype, fast);
+}
+
+struct Fp8Linear : torch::autograd::Function<Fp8Linear> {
+  static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight,
+                        const std::optional<Tensor>& bias) {
+    at::AutoDispatchBelowADInplaceOrView below;
+    const Tensor flat = as_matrix(x).contiguous(), dense_weight = weight.contiguous();
+    const auto in =
+        fp8_cast(flat, absolute_max(flat), Fp8Format::kE4m3, /*rows=*/true, weight.requires_grad());
+    const Tensor most = absolute_max(dense_weight);
+    const auto by = fp8_cast(dense_weight, most, Fp8Format::kE4m3, /*rows=*/true, /*columns=*/false);
+    const Tensor y = fp8_product(in.rows, in.scale, by.rows, by.scale, x.scalar_type(), /*fast=*/true, bias);
+    context->save_for_backward({in.columns, in.scale, weight, most});
+    context->saved_data["bias"] = bias.has_value();
+    auto shape = x.sizes().vec();
+    shape.back() = weight.size(0);
+    return y.view(shape);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& d) {
+    at::AutoDispatchBelowADInplaceOrView below;
+    const auto saved = context->get_saved_variables();
+    const Tensor &in_columns = saved[0], &in_scale = saved[1], &weight = saved[2], &most = saved[3];
+    const Tensor dy = as_matrix(d[0]).contiguous();
+    const auto out = fp8_cast(dy, absolute_max(dy), Fp8Format::kE5m2, /*rows=*/true, in_columns.defined());
+    Tensor dx, dweight, dbias;
+    if (context->needs_input_grad(0)) {
+      const auto by = fp8_cast(weight.contiguous(), most, Fp8Format::kE4m3, /*rows=*/false, /*columns=*/true);
+      auto shape = d[0].sizes().vec();
+      shape.back() = weight.size(1);
+      dx =
+          fp8_product(out.rows, out.scale, by.columns, by.scale, dy.scalar_type(), /*fast=*/true).view(shape);
+    }
+    if (in_columns.defined())
+      dweight = fp8_product(out.columns, out.scale, in_columns, in_scale, dy.scalar_type(), /*fast=*/false);
+    if (context->saved_data["bias"].toBool()) dbias = dy.sum(0);
+    return {dx, dweight, dbias};
+  }
+};
+
+}  // namespace
+
+void use_fp8(bool on) { fp8_products.store(on, std::memory_order_relaxed); }
+bool fp8() { return fp8_products.load(std::memory_order_relaxed); }
+
+bool fp8_takes(const Tensor& x, const Tensor& weight) {
+  if (!fp8() || !x.is_cuda() || weight.dim() != 2 || x.scalar_type() != weight.scalar_type()) return false;
+  const bool narrow = x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf;
+  const int64_t out = weight.size(0), in = weight.size(1), rows = in ? x.numel() / in : 0;
+  return narrow && rows > 0 && rows % 16 == 0 && out % 16 == 0 && in % 16 == 0 && out >= 128 && in >= 128;
+}
+
+Tensor fp8_linear(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias) {
+  return Fp8Linear::apply(x, weight, bias);
+}
+
+}  // namespace tightloop::ops
