@@ -18,9 +18,14 @@ if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nv
 endif()
 find_package(CUDAToolkit REQUIRED)
 
-file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cuda/*.cpp ${CMAKE_SOURCE_DIR}/src/ops/*_cuda.cpp
-     ${CMAKE_SOURCE_DIR}/src/ops/*.cu)
-add_library(tightloop_cuda MODULE ${sources})
+file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cuda/*.cpp ${CMAKE_SOURCE_DIR}/src/ops/*_cuda.cpp)
+file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/ops/*.cu)
+# Compiled alone: files whose headers are so large that no other should wait for them, or that have flags of their own.
+set(alone ${sources})
+list(FILTER alone INCLUDE REGEX "/(process_group|cudnn_[a-z_]+)\\.cpp$")
+list(FILTER sources EXCLUDE REGEX "/(process_group|cudnn_[a-z_]+)\\.cpp$")
+tightloop_units(cuda sources)
+add_library(tightloop_cuda MODULE ${sources} ${alone} ${kernels})
 target_link_libraries(tightloop_cuda PRIVATE torch_torch_cuda torch_c10_cuda torch_torch_cpu torch_c10 CUDA::cudart fmt::fmt)
 target_include_directories(tightloop_cuda PRIVATE ${CMAKE_SOURCE_DIR}/src)
 find_path(NCCL_INCLUDE nccl.h REQUIRED HINTS ${CUDAToolkit_INCLUDE_DIRS} ${TORCH_DIR}/../nvidia/nccl/include)

@@ -23,15 +23,16 @@ Tensor walkable(const Optional& x) {
   return wide ? *x : x->clone(at::MemoryFormat::Contiguous);
 }
 
-ops::cuda::StridedHeads heads_of(const Tensor& x) {
+ops::cuda::StridedHeads strided_heads(const Tensor& x) {
   if (!x.defined()) return {};
   return {x.const_data_ptr(), x.stride(0), x.stride(1), x.stride(2)};
 }
 
 /// `like` has the heads' dtype.
-ops::cuda::SplitHeadsCall call_of(at::IntArrayRef shape, const Tensor& like, int64_t heads, const Tensor& cos,
-                                  const Tensor& sin, int64_t offset, std::optional<double> eps,
-                                  const Optional& q_weight, const Optional& k_weight, const Tensor& qkv) {
+ops::cuda::SplitHeadsCall split_heads_call(at::IntArrayRef shape, const Tensor& like, int64_t heads,
+                                           const Tensor& cos, const Tensor& sin, int64_t offset,
+                                           std::optional<double> eps, const Optional& q_weight,
+                                           const Optional& k_weight, const Tensor& qkv) {
   return {.dtype = dtype_of(like),
           .cos = cos.const_data_ptr<float>(),
           .sin = sin.const_data_ptr<float>(),
@@ -46,28 +47,29 @@ ops::cuda::SplitHeadsCall call_of(at::IntArrayRef shape, const Tensor& like, int
           .q_weight = data_of(q_weight),
           .k_weight = data_of(k_weight),
           .float_weight = q_weight && q_weight->scalar_type() == at::kFloat,
-          .qkv = heads_of(qkv)};
+          .qkv = strided_heads(qkv)};
 }
 
-std::tuple<Tensor, Tensor> forward(const Tensor& qkv_in, int64_t heads, const Tensor& cos, const Tensor& sin,
-                                   int64_t offset, std::optional<double> eps, const Optional& q_weight,
-                                   const Optional& k_weight) {
+std::tuple<Tensor, Tensor> split_heads_forward(const Tensor& qkv_in, int64_t heads, const Tensor& cos,
+                                               const Tensor& sin, int64_t offset, std::optional<double> eps,
+                                               const Optional& q_weight, const Optional& k_weight) {
   const Guard guard(qkv_in.device());
   const Tensor qkv = walkable(qkv_in);
   const int64_t B = qkv.size(0), T = qkv.size(1), K = (qkv.size(2) - heads) / 2, S = qkv.size(3);
   Tensor q = at::empty({B, T, heads, S}, qkv.options()), k = at::empty({B, T, K, S}, qkv.options());
   run(ops::cuda::SplitHeadsForward{
-      .call = call_of(qkv.sizes(), qkv, heads, cos, sin, offset, eps, q_weight, k_weight, qkv),
+      .call = split_heads_call(qkv.sizes(), qkv, heads, cos, sin, offset, eps, q_weight, k_weight, qkv),
       .q = q.mutable_data_ptr(),
       .k = k.mutable_data_ptr()});
   return {q, k};
 }
 
-std::tuple<Tensor, Tensor, Tensor> backward(const Optional& dq_in, const Optional& dk_in,
-                                            const Optional& dv_in, const Optional& qkv_in,
-                                            at::IntArrayRef shape, int64_t heads, const Tensor& cos,
-                                            const Tensor& sin, int64_t offset, std::optional<double> eps,
-                                            const Optional& q_weight, const Optional& k_weight) {
+std::tuple<Tensor, Tensor, Tensor> split_heads_backward(const Optional& dq_in, const Optional& dk_in,
+                                                        const Optional& dv_in, const Optional& qkv_in,
+                                                        at::IntArrayRef shape, int64_t heads,
+                                                        const Tensor& cos, const Tensor& sin, int64_t offset,
+                                                        std::optional<double> eps, const Optional& q_weight,
+                                                        const Optional& k_weight) {
   const Tensor& some = dq_in ? *dq_in : dk_in ? *dk_in : *dv_in;
   const Guard guard(some.device());
   const Tensor dq = walkable(dq_in), dk = walkable(dk_in), dv = walkable(dv_in), qkv = walkable(qkv_in);
@@ -78,10 +80,10 @@ std::tuple<Tensor, Tensor, Tensor> backward(const Optional& dq_in, const Optiona
                         some.options().dtype(at::kFloat));
   }
   run(ops::cuda::SplitHeadsBackward{
-      .call = call_of(shape, some, heads, cos, sin, offset, eps, q_weight, k_weight, qkv),
-      .dq = heads_of(dq),
-      .dk = heads_of(dk),
-      .dv = heads_of(dv),
+      .call = split_heads_call(shape, some, heads, cos, sin, offset, eps, q_weight, k_weight, qkv),
+      .dq = strided_heads(dq),
+      .dk = strided_heads(dk),
+      .dv = strided_heads(dv),
       .dqkv = dqkv.mutable_data_ptr(),
       .dq_weight = mutable_data_of(dq_weight),
       .dk_weight = mutable_data_of(dk_weight),
@@ -90,8 +92,8 @@ std::tuple<Tensor, Tensor, Tensor> backward(const Optional& dq_in, const Optiona
 }
 
 TIGHTLOOP_KERNELS(m) {
-  m.impl("split_heads_forward", forward);
-  m.impl("split_heads_backward", backward);
+  m.impl("split_heads_forward", split_heads_forward);
+  m.impl("split_heads_backward", split_heads_backward);
 }
 
 }  // namespace

@@ -12,9 +12,10 @@ namespace {
 
 using at::Tensor;
 
-void rows(const Tensor& logits_in, const Tensor& targets_in, const Tensor& losses,
-          const std::optional<Tensor>& gradient, const std::optional<Tensor>& correct,
-          const std::optional<Tensor>& scale, double softcap, double label_smoothing, double z_loss) {
+void cross_entropy_rows(const Tensor& logits_in, const Tensor& targets_in, const Tensor& losses,
+                        const std::optional<Tensor>& gradient, const std::optional<Tensor>& correct,
+                        const std::optional<Tensor>& scale, double softcap, double label_smoothing,
+                        double z_loss) {
   const Guard guard(logits_in.device());
   const auto dense_rows = [](const Tensor& x) { return x.size(1) <= 1 || x.stride(1) == 1; };
   const Tensor logits = dense_rows(logits_in) ? logits_in : logits_in.contiguous();
@@ -37,7 +38,7 @@ void rows(const Tensor& logits_in, const Tensor& targets_in, const Tensor& losse
                                   .z_loss = static_cast<float>(z_loss)});
 }
 
-TIGHTLOOP_KERNELS(m) { m.impl("cross_entropy", rows); }
+TIGHTLOOP_KERNELS(m) { m.impl("cross_entropy", cross_entropy_rows); }
 
 }  // namespace
 

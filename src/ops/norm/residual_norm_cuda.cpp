@@ -14,9 +14,10 @@ namespace {
 using at::Tensor;
 using Optional = std::optional<Tensor>;
 
-std::tuple<Tensor, Tensor, Tensor, Tensor> forward(const Tensor& x, const Optional& y, const Optional& y_bias,
-                                                   const Tensor& weight, const Tensor& bias, double eps,
-                                                   double p, const Optional& random, int64_t site) {
+std::tuple<Tensor, Tensor, Tensor, Tensor> residual_norm_forward(const Tensor& x, const Optional& y,
+                                                                 const Optional& y_bias, const Tensor& weight,
+                                                                 const Tensor& bias, double eps, double p,
+                                                                 const Optional& random, int64_t site) {
   const Guard guard(x.device());
   const int64_t D = x.size(-1), rows = D ? x.numel() / D : 0;
   const auto numbers = x.options().dtype(at::kFloat);
@@ -39,11 +40,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(const Tensor& x, const Option
   return {sum, normed, mean, scale};
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward(const Optional& dsum_in,
-                                                            const Optional& dnormed_in, const Tensor& sum,
-                                                            const Tensor& weight, const Tensor& mean,
-                                                            const Tensor& scale, bool added, double p,
-                                                            const Optional& random, int64_t site) {
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> residual_norm_backward(
+    const Optional& dsum_in, const Optional& dnormed_in, const Tensor& sum, const Tensor& weight,
+    const Tensor& mean, const Tensor& scale, bool added, double p, const Optional& random, int64_t site) {
   const Guard guard(sum.device());
   const int64_t D = sum.size(-1), rows = D ? sum.numel() / D : 0;
   const Tensor dsum = dense(dsum_in), dnormed = dense(dnormed_in);
@@ -71,8 +70,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward(const Optional& dsum
 }
 
 TIGHTLOOP_KERNELS(m) {
-  m.impl("residual_norm_forward", forward);
-  m.impl("residual_norm_backward", backward);
+  m.impl("residual_norm_forward", residual_norm_forward);
+  m.impl("residual_norm_backward", residual_norm_backward);
 }
 
 }  // namespace

@@ -15,8 +15,8 @@ using at::Tensor;
 using Optional = std::optional<Tensor>;
 
 /// Holds what a launch's scales point to. The sides' are single numbers, on the host or the device.
-struct Scales {
-  Scales(const Optional& x_scale, const Optional& y_scale, const Optional& weight_in)
+struct NormScales {
+  NormScales(const Optional& x_scale, const Optional& y_scale, const Optional& weight_in)
       : x(x_scale.value_or(Tensor())), y(y_scale.value_or(Tensor())), weight(dense(weight_in)) {}
   ops::cuda::RmsNormScales pointers() const {
     return {.x = data_of(x),
@@ -28,11 +28,12 @@ struct Scales {
   Tensor x, y, weight;
 };
 
-std::tuple<Tensor, Tensor, Tensor> forward(const Tensor& x_in, const Optional& y_in, const Optional& x_scale,
-                                           const Optional& y_scale, const Optional& weight, double eps) {
+std::tuple<Tensor, Tensor, Tensor> add_rms_norm_forward(const Tensor& x_in, const Optional& y_in,
+                                                        const Optional& x_scale, const Optional& y_scale,
+                                                        const Optional& weight, double eps) {
   const Guard guard(x_in.device());
   const Tensor x = dense(x_in), y = dense(y_in);
-  const Scales scales(x_scale, y_scale, weight);
+  const NormScales scales(x_scale, y_scale, weight);
   const int64_t D = x.size(-1), rows = D ? x.numel() / D : 0;
   Tensor sum = y.defined() ? at::empty_like(x) : Tensor(), normed = at::empty_like(x),
          scale = at::empty({rows}, x.options().dtype(at::kFloat));
@@ -49,15 +50,14 @@ std::tuple<Tensor, Tensor, Tensor> forward(const Tensor& x_in, const Optional& y
   return {sum, normed, scale};
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor> backward(const Optional& dsum_in, const Optional& dnormed_in,
-                                                    const Tensor& sum_in, const Optional& x_in,
-                                                    const Optional& y_in, const Optional& x_scale,
-                                                    const Optional& y_scale, const Optional& weight_in,
-                                                    const Tensor& scale) {
+std::tuple<Tensor, Tensor, Tensor, Tensor> add_rms_norm_backward(
+    const Optional& dsum_in, const Optional& dnormed_in, const Tensor& sum_in, const Optional& x_in,
+    const Optional& y_in, const Optional& x_scale, const Optional& y_scale, const Optional& weight_in,
+    const Tensor& scale) {
   const Guard guard(sum_in.device());
   const Tensor dsum = dense(dsum_in), dnormed = dense(dnormed_in), sum = dense(sum_in), x = dense(x_in),
                y = dense(y_in);
-  const Scales scales(x_scale, y_scale, weight_in);
+  const NormScales scales(x_scale, y_scale, weight_in);
   const int64_t D = sum.size(-1), rows = D ? sum.numel() / D : 0;
   const bool scaled = scales.x.defined();
   Tensor dx = at::empty_like(sum), dy = scaled ? at::empty_like(sum) : dx,
@@ -83,8 +83,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> backward(const Optional& dsum_in, con
 }
 
 TIGHTLOOP_KERNELS(m) {
-  m.impl("add_rms_norm_forward", forward);
-  m.impl("add_rms_norm_backward", backward);
+  m.impl("add_rms_norm_forward", add_rms_norm_forward);
+  m.impl("add_rms_norm_backward", add_rms_norm_backward);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace {
 
 using at::Tensor;
 
-Tensor norm_of(at::TensorList tensors) {
+Tensor gradient_norm(at::TensorList tensors) {
   const Guard guard(tensors[0].device());
   int64_t pieces = 0;
   for (const Tensor& tensor : tensors) pieces += (tensor.numel() + ops::cuda::kPiece - 1) / ops::cuda::kPiece;
@@ -37,7 +37,7 @@ Tensor norm_of(at::TensorList tensors) {
   return norm;
 }
 
-TIGHTLOOP_KERNELS(m) { m.impl("gradient_norm", norm_of); }
+TIGHTLOOP_KERNELS(m) { m.impl("gradient_norm", gradient_norm); }
 
 }  // namespace
 

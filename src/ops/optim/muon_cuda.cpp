@@ -23,7 +23,7 @@ void by_table(const Tensor& stack, Body&& body) {
     body(first, static_cast<int>(std::min<int64_t>(kTableSize, stack.size(0) - first)));
 }
 
-void start(at::TensorList gradients, const Tensor& momentum, const Tensor& x, const Tensor& control) {
+void muon_start(at::TensorList gradients, const Tensor& momentum, const Tensor& x, const Tensor& control) {
   const Guard guard(control.device());
   const float* numbers = control.const_data_ptr<float>();
   ops::cuda::MuonGradients table;
@@ -47,8 +47,8 @@ void start(at::TensorList gradients, const Tensor& momentum, const Tensor& x, co
   });
 }
 
-void end(at::TensorList masters, at::TensorList values, const Tensor& x, const Tensor& scale, double lr,
-         double decay, const Tensor& control) {
+void muon_end(at::TensorList masters, at::TensorList values, const Tensor& x, const Tensor& scale, double lr,
+              double decay, const Tensor& control) {
   const Guard guard(control.device());
   const float* numbers = control.const_data_ptr<float>();
   ops::cuda::MuonWeights table;
@@ -77,8 +77,8 @@ void end(at::TensorList masters, at::TensorList values, const Tensor& x, const T
 }
 
 TIGHTLOOP_KERNELS(m) {
-  m.impl("muon_start_", start);
-  m.impl("muon_end_", end);
+  m.impl("muon_start_", muon_start);
+  m.impl("muon_end_", muon_end);
 }
 
 }  // namespace

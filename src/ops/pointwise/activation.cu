@@ -30,7 +30,7 @@ template <ActivationKind kKind>
 __device__ inline float slope(float z) {
   if constexpr (kKind == ActivationKind::kRelu) return z <= 0 ? 0.0f : 1.0f;
   if constexpr (kKind == ActivationKind::kReluSquare) return z < 0 ? 0.0f : 2 * z;
-  if constexpr (kKind == ActivationKind::kSquared) return 2 * sqrtf(z);
+  if constexpr (kKind == ActivationKind::kSquared) return z > 0 ? 2 * z * rsqrtf(z) : z;  // 2 sqrt(z); NaN stays
   if constexpr (kKind == ActivationKind::kGelu) {
     constexpr float kDensity = 0.39894228040143268f;  // of the normal distribution at 0
     return 0.5f * (1 + erff(z * kSqrtHalf)) + z * kDensity * expf(-0.5f * z * z);

@@ -14,8 +14,8 @@ namespace {
 using at::Tensor;
 using Optional = std::optional<Tensor>;
 
-Tensor forward(const Tensor& x, const Optional& bias, int64_t kind, double p, const Optional& random,
-               int64_t site) {
+Tensor activation_forward(const Tensor& x, const Optional& bias, int64_t kind, double p,
+                          const Optional& random, int64_t site) {
   const Guard guard(x.device());
   const int64_t D = x.size(-1);
   Tensor y = at::empty_like(x);
@@ -30,8 +30,8 @@ Tensor forward(const Tensor& x, const Optional& bias, int64_t kind, double p, co
   return y;
 }
 
-std::tuple<Tensor, Tensor> backward(const Tensor& dy_in, const Tensor& x, const Optional& bias, int64_t kind,
-                                    double p, const Optional& random, int64_t site) {
+std::tuple<Tensor, Tensor> activation_backward(const Tensor& dy_in, const Tensor& x, const Optional& bias,
+                                               int64_t kind, double p, const Optional& random, int64_t site) {
   const Guard guard(x.device());
   const int64_t D = x.size(-1), rows = D ? x.numel() / D : 0;
   const Tensor dy = dense(dy_in);
@@ -55,8 +55,8 @@ std::tuple<Tensor, Tensor> backward(const Tensor& dy_in, const Tensor& x, const 
 }
 
 TIGHTLOOP_KERNELS(m) {
-  m.impl("activation_forward", forward);
-  m.impl("activation_backward", backward);
+  m.impl("activation_forward", activation_forward);
+  m.impl("activation_backward", activation_backward);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace {
 
 using at::Tensor;
 
-Tensor backward(const Tensor& dy_in, const Tensor& sorted, const Tensor& positions, int64_t V) {
+Tensor embedding_backward(const Tensor& dy_in, const Tensor& sorted, const Tensor& positions, int64_t V) {
   const Guard guard(dy_in.device());
   const int64_t N = sorted.numel(), D = dy_in.size(-1);
   const Tensor dy = dense(dy_in);
@@ -29,7 +29,7 @@ Tensor backward(const Tensor& dy_in, const Tensor& sorted, const Tensor& positio
   return dweight;
 }
 
-TIGHTLOOP_KERNELS(m) { m.impl("embedding_backward", backward); }
+TIGHTLOOP_KERNELS(m) { m.impl("embedding_backward", embedding_backward); }
 
 }  // namespace
 

@@ -11,7 +11,7 @@ namespace {
 
 using at::Tensor;
 
-Tensor forward(const Tensor& gate_up_in) {
+Tensor swiglu_forward(const Tensor& gate_up_in) {
   const Guard guard(gate_up_in.device());
   const Tensor gate_up = gate_up_in.contiguous();
   const int64_t F = gate_up.size(-1) / 2;
@@ -26,7 +26,7 @@ Tensor forward(const Tensor& gate_up_in) {
   return y;
 }
 
-Tensor backward(const Tensor& dy_in, const Tensor& gate_up_in) {
+Tensor swiglu_backward(const Tensor& dy_in, const Tensor& gate_up_in) {
   const Guard guard(gate_up_in.device());
   const Tensor dy = dy_in.contiguous(), gate_up = gate_up_in.contiguous();
   const int64_t F = gate_up.size(-1) / 2;
@@ -41,8 +41,8 @@ Tensor backward(const Tensor& dy_in, const Tensor& gate_up_in) {
 }
 
 TIGHTLOOP_KERNELS(m) {
-  m.impl("swiglu_forward", forward);
-  m.impl("swiglu_backward", backward);
+  m.impl("swiglu_forward", swiglu_forward);
+  m.impl("swiglu_backward", swiglu_backward);
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 #include "core/error.h"
 #include "ops/linear.h"
 #include "ops/norm/residual_norm.h"
-#include "ops/pointwise/activation.h"
 #include "ops/pointwise/embedding.h"
+#include "ops/pointwise/gelu_linear.h"
 
 namespace tightloop {
 
@@ -98,9 +98,7 @@ at::Tensor Gpt2::attention(const Block& block, const at::Tensor& x_BTD, int64_t 
 }
 
 at::Tensor Gpt2::feed_forward(const Block& block, const at::Tensor& x_BTD) const {
-  const auto inner =
-      ops::activation(ops::linear(x_BTD, block.up), block.up_bias, ops::ActivationKind::kGeluTanh);
-  return ops::linear(inner, block.down);
+  return ops::linear(ops::gelu_linear(x_BTD, block.up, block.up_bias), block.down);
 }
 
 }  // namespace tightloop
