@@ -54,7 +54,8 @@ std::string short_loss(std::optional<double> loss) {
 }
 
 std::optional<double> best_of(const RunView& view) {
-  return view.best ? std::optional(view.best->second) : std::nullopt;
+  const auto best = view.best();
+  return best ? std::optional(best->second) : std::nullopt;
 }
 
 std::string speed_text(const RunView& view) {
@@ -188,7 +189,8 @@ std::string compared_table(const std::string& one, const std::string& other, int
   const ComparedRun a = compared(one), b = compared(other);
   std::vector<std::array<std::string, 3>> rows{{"", a.view.name, b.view.name}};
   const size_t settings_at = rows.size();
-  std::ranges::move(differences(a, b), std::back_inserter(rows));
+  for (const auto& [key, left, right] : differences(a, b))
+    rows.push_back({printable(key), printable(left), printable(right)});
   const size_t results_at = rows.size();
   const auto add = [&](const char* name, auto&& text) { rows.push_back(result_row(name, a, b, text)); };
   add("state", [](const RunView& view) { return std::string(name_of(view.state)); });
@@ -196,8 +198,9 @@ std::string compared_table(const std::string& one, const std::string& other, int
   const auto loss = [](std::optional<double> value) { return value ? shown_loss(*value) : kNothing; };
   add("training loss", [&](const RunView& view) { return loss(view.number("training/loss")); });
   add("held-out loss", [&](const RunView& view) { return loss(view.number("eval/loss")); });
-  add("best held-out loss", [&](const RunView& view) {
-    return loss(best_of(view)) + (view.best ? fmt::format(" at {}", view.best->first) : "");
+  add("best held-out", [](const RunView& view) {
+    const auto best = best_text(view);
+    return best.empty() ? std::string(kNothing) : best;
   });
   add("tokens/s", speed_text);
   add("last written", [&](const RunView& view) {

@@ -8,6 +8,7 @@
 #include "core/folder_lock.h"
 #include "support.h"
 #include "train/watch/run_list.h"
+#include "train/watch/view_text.h"
 
 namespace tightloop {
 namespace {
@@ -57,6 +58,100 @@ TEST(RunFollower, ReadsWhatCameSinceTheLastTime) {
   EXPECT_EQ(view.step, 10);
 }
 
+TEST(RunFollower, ARunThatWentBackIsAtItsCheckpoint) {
+  const TempFolder folder;
+  const auto root = make_run(folder, "a");
+  append(root / "events.jsonl", "{\"time\":1,\"global_step\":0,\"event\":\"started\",\"steps\":200}\n");
+  append(root / "metrics.jsonl",
+         "{\"time\":2,\"global_step\":40,\"training/loss\":3.0}\n{\"time\":3,\"global_step\":120}\n");
+  RunFollower follower(root);
+  RunView view;
+  follower.read(view);
+  EXPECT_EQ(view.step, 120);
+  append(root / "events.jsonl",
+         "{\"time\":4,\"global_step\":120,\"event\":\"spike\"}\n"
+         "{\"time\":5,\"global_step\":120,\"event\":\"rolled_back\",\"to\":45}\n");
+  follower.read(view);
+  EXPECT_EQ(view.step, 45) << "the checkpoint's step, not that of the spike";
+  write_file(root / "new", "{\"time\":2,\"global_step\":40,\"training/loss\":3.0}\n");
+  fs::rename(root / "new", root / "metrics.jsonl");
+  follower.read(view);
+  EXPECT_EQ(view.step, 45) << "also once its later lines are dropped";
+  EXPECT_EQ(view.losses.size(), 1u);
+}
+
+TEST(RunFollower, AFailureIsRememberedUntilTheNextStart) {
+  const TempFolder folder;
+  const auto root = make_run(folder, "a");
+  append(root / "events.jsonl",
+         "{\"global_step\":5,\"event\":\"failed\",\"text\":\"no memory\"}\n"
+         "{\"global_step\":4,\"event\":\"saved\",\"text\":\"a save that was under way\"}\n");
+  RunFollower follower(root);
+  RunView view;
+  follower.read(view);
+  EXPECT_EQ(view.state, RunState::kCrashed);
+  EXPECT_EQ(view.failure, "no memory");
+  EXPECT_EQ(view.json(0)["failure"], "no memory");
+  append(root / "events.jsonl", "{\"global_step\":4,\"event\":\"resumed\"}\n");
+  follower.read(view);
+  EXPECT_EQ(view.failure, "");
+}
+
+TEST(RunFollower, TheBestIsByTheMetricOfTheSettings) {
+  const TempFolder folder;
+  const auto root = make_run(folder, "a");
+  append(root / "metrics.jsonl",
+         "{\"global_step\":10,\"eval/loss\":1.0,\"eval/accuracy\":0.5}\n"
+         "{\"global_step\":20,\"eval/loss\":2.0,\"eval/accuracy\":0.75}\n"
+         "{\"global_step\":30,\"eval/loss\":3.0,\"eval/accuracy\":0.25}\n");
+  RunFollower follower(root);
+  RunView view;
+  follower.read(view);
+  EXPECT_EQ(view.best(), (std::pair<int64_t, double>{10, 1.0}));
+  write_file(root / "config.yaml", "train:\n  best_by: accuracy\n  steps: 100\n");
+  follower.read(view);
+  const std::pair<int64_t, double> best{20, 0.75};
+  EXPECT_EQ(view.best(), best) << "a resumed run may change it";
+  EXPECT_EQ(summary_of(root).best(), best);
+  EXPECT_EQ(view.json(0)["best"], (nlohmann::json{{"global_step", 20}, {"eval/accuracy", 0.75}}));
+  EXPECT_EQ(best_text(view), "accuracy 0.7500 at 20");
+}
+
+TEST(RunFollower, LinesOfTheLogAreNewsAndAReplacedRunKeepsItsName) {
+  const TempFolder folder;
+  const auto root = make_run(folder, "a");
+  append(root / "events.jsonl", "{\"time\":1,\"global_step\":0,\"event\":\"started\"}\n");
+  RunFollower follower(root);
+  RunView view;
+  follower.read(view);
+  view.news = 1;
+  append(root / "log.txt", "2026-01-01 00:00:00.000 info still at it\n");
+  EXPECT_TRUE(follower.read(view));
+  EXPECT_GT(view.news, 1e9) << "when the log was written";
+  write_file(root / "new", "{\"time\":2,\"global_step\":0,\"event\":\"started\",\"steps\":50}\n");
+  fs::rename(root / "new", root / "events.jsonl");  // as --overwrite does
+  follower.read(view);
+  EXPECT_EQ(view.name, "a");
+  EXPECT_EQ(view.total_steps, 50);
+}
+
+TEST(RunFollower, MoreLinesThanAreReadAtOnceAreAllThere) {
+  const TempFolder folder;
+  const auto root = make_run(folder, "a");
+  std::string lines;
+  for (int i = 1; i <= 10'000; ++i)
+    lines += "{\"time\":" + std::to_string(i) + ",\"global_step\":" + std::to_string(i) +
+             ",\"training/loss\":1.5}\n";
+  write_file(root / "metrics.jsonl", lines);
+  // In the middle of the second piece the run was resumed at an earlier step.
+  append(root / "events.jsonl", "{\"time\":6000,\"global_step\":20,\"event\":\"resumed\",\"steps\":9}\n");
+  RunFollower follower(root);
+  RunView view;
+  EXPECT_TRUE(follower.read(view));
+  EXPECT_EQ(view.losses.size(), 10'000u);
+  EXPECT_EQ(view.step, 10'000) << "events and lines are in the order of time";
+}
+
 TEST(RunFollower, StatesAreThoseOfTheLockAndTheLastEvent) {
   const TempFolder folder;
   const auto root = make_run(folder, "a");
@@ -99,7 +194,7 @@ TEST(RunFollower, ASummaryHasAllEvaluationsOfALongRun) {
   }
   write_file(root / "metrics.jsonl", lines);
   const RunView view = summary_of(root);
-  EXPECT_EQ(view.best, (std::pair<int64_t, double>{3, 0.25}));
+  EXPECT_EQ(view.best(), (std::pair<int64_t, double>{3, 0.25}));
   EXPECT_EQ(view.number("eval/loss"), 0.5);
   EXPECT_EQ(view.step, 2000);
 }

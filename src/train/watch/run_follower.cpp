@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <deque>
 #include <utility>
 
 #include "core/files.h"
 #include "core/folder_lock.h"
 #include "core/terminal/terminal.h"
+#include "train/run/best_evaluation.h"
 #include "train/run/checkpoint.h"
 #include "train/run/run_settings.h"
 
@@ -18,6 +20,7 @@ namespace tightloop {
 namespace {
 
 constexpr size_t kNewestLines = 200;
+constexpr size_t kMetricsAtOnce = 4096;  // of a run of a million, all at once are gigabytes
 
 double last_change(const fs::path& file) {
   struct stat status {};
@@ -25,18 +28,27 @@ double last_change(const fs::path& file) {
   return static_cast<double>(status.st_mtim.tv_sec) + static_cast<double>(status.st_mtim.tv_nsec) / 1e9;
 }
 
-/// What no line says: the name, when a file changed last and, of runs without events, steps and checkpoints.
+std::map<std::string, std::string> settings_in(const RunFolder& run) {
+  if (!is_file(run.config())) return {};
+  return values_in(read_file(run.config()));
+}
+
+void add_settings(RunView& view, const std::map<std::string, std::string>& settings) {
+  const auto value = [&](const char* name) {
+    const auto found = settings.find(name);
+    return found == settings.end() ? std::string() : found->second;
+  };
+  if (view.total_steps == 0) view.total_steps = std::max(0ll, std::atoll(value("train.steps").c_str()));
+  if (const auto by = choice_named<BestBy>(value("train.best_by"))) view.best_by = metric_of(*by);
+}
+
+/// What no line says: the name, when a file changed last and, of runs without events, the checkpoints.
 void add_files(RunView& view, const RunFolder& run) {
   view.name = printable(run.root().filename().string());
   std::ranges::replace_if(
       view.name, [](char c) { return c == '\n' || c == '\t'; }, ' ');
   for (const fs::path& file : {run.config(), run.metrics(), run.events(), run.log()})
     view.news = std::max(view.news, last_change(file));
-  if (view.total_steps == 0 && is_file(run.config())) {
-    const auto settings = values_in(read_file(run.config()));
-    const auto found = settings.find("train.steps");
-    if (found != settings.end()) view.total_steps = std::max(0ll, std::atoll(found->second.c_str()));
-  }
   if (!view.last_event.empty()) return;
   if (const auto steps = checkpoint_steps(run.checkpoints()); !steps.empty()) {
     view.saved_step = steps.back(), view.step = std::max(view.step, view.saved_step);
@@ -49,18 +61,27 @@ void set_state(RunView& view, const RunFolder& run) {
       run_state(!FolderLock::holder(run.root()).empty(), view.last_event, view.step, view.total_steps);
 }
 
-/// In the order of time. Metrics of older versions have none, and come after the event that began the run.
-void add_lines(RunView& view, const std::vector<nlohmann::json>& metrics,
-               const std::vector<nlohmann::json>& events) {
-  auto event = events.begin();
-  for (const auto& line : metrics) {
-    const double time = number_in(line, "time").value_or(INFINITY);
-    for (; event != events.end() && number_in(*event, "time").value_or(0) <= time; ++event)
-      view.add_event(*event);
-    view.add_metrics(line);
+/// Events and metrics in the order of time. Metrics of older versions have none, and come after the event
+/// that began the run.
+class LineOrder {
+ public:
+  LineOrder(RunView& view, std::vector<nlohmann::json> events) : view_(view), events_(std::move(events)) {}
+  void add_metrics(const nlohmann::json& line) {
+    add_events_until(number_in(line, "time").value_or(INFINITY));
+    view_.add_metrics(line);
   }
-  for (; event != events.end(); ++event) view.add_event(*event);
-}
+  void finish() { add_events_until(INFINITY); }
+
+ private:
+  void add_events_until(double time) {
+    for (; next_ < events_.size() && number_in(events_[next_], "time").value_or(0) <= time; ++next_)
+      view_.add_event(events_[next_]);
+  }
+
+  RunView& view_;
+  const std::vector<nlohmann::json> events_;
+  size_t next_ = 0;
+};
 
 }  // namespace
 
@@ -74,40 +95,66 @@ bool RunFollower::read_log(RunView& view) {
   view.warnings += std::ranges::count_if(lines, [](const std::string& line) {
     return line.size() > kLevel && std::string_view(line).substr(kLevel).starts_with("warning ");
   });
+  if (!lines.empty()) view.news = std::max(view.news, last_change(run_.log()));
   return !lines.empty();
+}
+
+void RunFollower::read_settings(RunView& view) {
+  const double changed = last_change(run_.config());
+  if (std::exchange(settings_changed_, changed) != changed) settings_ = settings_in(run_);
+  add_settings(view, settings_);
 }
 
 bool RunFollower::read_events(RunView& view) {
   const auto events = events_.read();
   for (const auto& event : events) view.add_event(event);
+  read_settings(view);
   return read_log(view) || !events.empty();
 }
 
 bool RunFollower::read(RunView& view) {
-  const auto metrics = metrics_.read();
+  bool changed = false, replaced = std::exchange(first_, false);
+  auto lines = metrics_.read(kMetricsAtOnce);  // before the events, which tell of what is in them
   if (metrics_.restarted()) view.forget_metrics();
-  const auto events = events_.read();
-  if (events_.restarted()) view = {};
-  add_lines(view, metrics, events);
-  const bool log = read_log(view);
-  if (std::exchange(first_, false) || view.total_steps == 0) add_files(view, run_);
+  auto events = events_.read();
+  if (events_.restarted()) view = {}, replaced = true;
+  changed |= !events.empty();
+  LineOrder order(view, std::move(events));
+  for (; !lines.empty(); lines = metrics_.read(kMetricsAtOnce)) {
+    if (metrics_.restarted()) view.forget_metrics();
+    for (const auto& line : lines) order.add_metrics(line);
+    changed = true;
+  }
+  order.finish();
+  changed |= read_log(view);
+  if (replaced) add_files(view, run_);
+  read_settings(view);
   const RunState before = view.state;
   set_state(view, run_);
-  return !metrics.empty() || !events.empty() || log || view.state != before;
+  return changed || view.state != before;
 }
 
 RunView summary_of(const fs::path& root) {
   const RunFolder run(root);
-  std::vector<nlohmann::json> metrics;
-  const auto lines = LinesReader(run.metrics()).read();
-  for (size_t i = 0; i < lines.size(); ++i) {
-    if (i + kNewestLines < lines.size() && lines[i].find("\"eval/") == std::string::npos) continue;
-    auto parsed = nlohmann::json::parse(lines[i], nullptr, /*allow_exceptions=*/false);
-    if (parsed.is_object()) metrics.push_back(std::move(parsed));
-  }
   RunView view;
-  add_lines(view, metrics, JsonLinesReader(run.events()).read());
+  LineOrder order(view, JsonLinesReader(run.events()).read());
+  const auto add = [&](const std::string& line) {
+    const auto parsed = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (parsed.is_object()) order.add_metrics(parsed);
+  };
+  LinesReader reader(run.metrics());
+  std::deque<std::string> newest;
+  for (auto lines = reader.read(kMetricsAtOnce); !lines.empty(); lines = reader.read(kMetricsAtOnce))
+    for (std::string& line : lines) {
+      newest.push_back(std::move(line));
+      if (newest.size() <= kNewestLines) continue;
+      if (newest.front().find("\"eval/") != std::string::npos) add(newest.front());
+      newest.pop_front();
+    }
+  for (const std::string& line : newest) add(line);
+  order.finish();
   add_files(view, run);
+  add_settings(view, settings_in(run));
   set_state(view, run);
   return view;
 }

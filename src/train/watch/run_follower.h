@@ -20,11 +20,15 @@ class RunFollower {
   bool read_events(RunView& view);
 
  private:
+  /// What config.yaml says; it may change when a run is resumed.
+  void read_settings(RunView& view);
   bool read_log(RunView& view);
 
   const RunFolder run_;
   JsonLinesReader metrics_, events_;
   LinesReader log_;
+  std::map<std::string, std::string> settings_;
+  double settings_changed_ = -1;
   bool first_ = true;
 };
 

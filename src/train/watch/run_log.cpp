@@ -2,16 +2,10 @@
 
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <ranges>
 
-#include "core/files.h"
-#include "core/folder_lock.h"
 #include "train/run/run_events.h"
-#include "train/run/run_folder.h"
-#include "train/run/run_settings.h"
 
 namespace tightloop {
 
@@ -88,47 +82,6 @@ std::string last_event_of(const std::vector<nlohmann::json>& events) {
   if (events.empty()) return {};
   const std::string event = text_in(events.back(), "event");
   return event.empty() ? "unknown" : event;
-}
-
-int64_t RunLog::last_step() const {
-  int64_t step = 0;
-  for (const auto* lines : {&metrics, &events})
-    if (!lines->empty()) step = std::max(step, count_in(lines->back(), "global_step"));
-  return step;
-}
-
-int64_t RunLog::total_steps() const {
-  for (const auto& event : events | std::views::reverse)
-    if (const int64_t steps = count_in(event, "steps")) return steps;
-  const auto found = settings.find("train.steps");
-  return found == settings.end() ? 0 : std::atoll(found->second.c_str());
-}
-
-std::optional<double> RunLog::last(const std::string& metric) const {
-  for (const auto& line : metrics | std::views::reverse)
-    if (const auto value = number_in(line, metric); value && std::isfinite(*value)) return value;
-  return {};
-}
-
-std::vector<std::pair<double, double>> RunLog::curve(const std::string& metric) const {
-  std::vector<std::pair<double, double>> points;
-  for (const auto& line : metrics)
-    if (const auto value = number_in(line, metric); value && std::isfinite(*value))
-      points.emplace_back(count_in(line, "global_step"), *value);
-  return points;
-}
-
-RunLog read_run_log(const fs::path& root) {
-  const RunFolder run(root);
-  RunLog log;
-  log.root = root;
-  log.holder = FolderLock::holder(root);
-  if (is_file(run.config())) log.settings = values_in(read_file(run.config()));
-  log.metrics = JsonLinesReader(run.metrics()).read();
-  log.events = JsonLinesReader(run.events()).read();
-  log.samples = JsonLinesReader(run.samples()).read();
-  log.state = run_state(!log.holder.empty(), last_event_of(log.events), log.last_step(), log.total_steps());
-  return log;
 }
 
 }  // namespace tightloop

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -68,24 +67,5 @@ std::string text_in(const nlohmann::json& line, const std::string& name);
 
 /// What the last event says happened; empty where there is none, "unknown" where it does not say.
 std::string last_event_of(const std::vector<nlohmann::json>& events);
-
-/// What a run has written about itself, also while it goes on.
-struct RunLog {
-  std::filesystem::path root;
-  RunState state = RunState::kNew;
-  std::string holder;                                    // who trains it now: "process 4711 on atlas"
-  std::map<std::string, std::string> settings;           // "train.lr" to "0.0003", as config.yaml has them
-  std::vector<nlohmann::json> metrics, events, samples;  // in the order of the files
-
-  std::string name() const { return root.filename().string(); }
-  int64_t last_step() const;    // of the metrics
-  int64_t total_steps() const;  // as it began last, or train.steps; 0: not known
-  /// The last value of a metric.
-  std::optional<double> last(const std::string& metric) const;
-  /// Steps and values of a metric, in step order; numbers that are not finite ("NaN") are left out.
-  std::vector<std::pair<double, double>> curve(const std::string& metric) const;
-};
-
-RunLog read_run_log(const std::filesystem::path& root);
 
 }  // namespace tightloop

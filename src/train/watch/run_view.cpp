@@ -13,16 +13,26 @@ constexpr size_t kPaceLines = 20, kPaceKnown = 5;
 
 bool is_metric(std::string_view name) { return name != "time" && name != "global_step"; }
 
+/// Of the metrics that train.best_by may name, the loss alone is better where it is lower.
+bool is_better(std::string_view metric, double value, double than) {
+  return metric == "eval/loss" ? value < than : value > than;
+}
+
 }  // namespace
 
 void RunView::add_metrics(const nlohmann::json& line) {
   running = false;
   step = std::max(step, count_in(line, "global_step"));
-  for (const auto& [name, value] : line.items())
-    if (const auto number = number_in(line, name); number && is_metric(name)) latest[name] = *number;
+  for (const auto& [name, value] : line.items()) {
+    const auto number = number_in(line, name);
+    if (!number || !is_metric(name)) continue;
+    latest[name] = *number;
+    if (!name.starts_with("eval/") || !std::isfinite(*number)) continue;
+    const auto found = bests.find(name);
+    if (found == bests.end() || is_better(name, *number, found->second.second))
+      bests[name] = {count_in(line, "global_step"), *number};
+  }
   if (const auto loss = number_in(line, "training/loss")) losses.push_back(*loss);
-  if (const auto loss = number_in(line, "eval/loss"); loss && std::isfinite(*loss))
-    if (!best || *loss < best->second) best = {count_in(line, "global_step"), *loss};
   if (const auto time = number_in(line, "time")) {
     news = std::max(news, *time);
     pace_.emplace_back(*time, step);
@@ -53,17 +63,21 @@ void RunView::add_event(const nlohmann::json& line) {
   switch (choice_named<RunEvent>(last_event).value_or(RunEvent::kSkipped)) {
     case RunEvent::kStarted:
     case RunEvent::kResumed:
-      started = time, step = at;
+      started = time, step = from_ = at;
+      failure.clear();
       if (saved_step != at) saved_step = at, saved = 0;
       if (const int64_t steps = count_in(line, "steps")) total_steps = steps;
       pace_.clear();
       break;
     case RunEvent::kRolledBack:
-      step = at;
+      step = from_ = line.contains("to") ? count_in(line, "to") : at;  // `at` is where the spike was
       pace_.clear();
       break;
     case RunEvent::kSaved:
       saved_step = at, saved = time;
+      break;
+    case RunEvent::kFailed:
+      failure = text;
       break;
     default:
       step = std::max(step, at);
@@ -71,13 +85,18 @@ void RunView::add_event(const nlohmann::json& line) {
 }
 
 void RunView::forget_metrics() {
-  latest.clear(), losses.clear(), best.reset(), pace_.clear();
-  step = 0;
+  latest.clear(), losses.clear(), bests.clear(), pace_.clear();
+  step = from_;
 }
 
 std::optional<double> RunView::number(std::string_view metric) const {
   const auto found = latest.find(metric);
   return found == latest.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<std::pair<int64_t, double>> RunView::best() const {
+  const auto found = bests.find(best_by);
+  return found == bests.end() ? std::nullopt : std::optional(found->second);
 }
 
 std::optional<double> RunView::seconds_left() const {
@@ -94,13 +113,14 @@ std::optional<double> RunView::seconds_left() const {
 nlohmann::json RunView::json(double now) const {
   nlohmann::json json{{"name", name},         {"state", name_of(state)}, {"global_step", step},
                       {"steps", total_steps}, {"warnings", warnings},    {"metrics", latest}};
-  if (best) json["best"] = {{"global_step", best->first}, {"eval/loss", best->second}};
+  if (const auto found = best()) json["best"] = {{"global_step", found->first}, {best_by, found->second}};
   if (saved_step > 0) json["checkpoint"] = {{"global_step", saved_step}};
   if (saved > 0) json["checkpoint"]["time"] = saved;
   if (started > 0) json["started"] = started;
   if (state == RunState::kRunning && started > 0) json["seconds"] = now - started;
   if (const auto left = seconds_left(); left && state == RunState::kRunning) json["seconds_left"] = *left;
   if (!last_event.empty()) json["last_event"] = {{"event", last_event}, {"text", text}};
+  if (!failure.empty()) json["failure"] = failure;
   return json;
 }
 

@@ -24,13 +24,15 @@ struct RunView {
   bool running = false;                               // the loss is an average so far, between two lines
   std::map<std::string, double, std::less<>> latest;  // the last value of each metric
   std::vector<double> losses;                         // of training, a line each
-  std::optional<std::pair<int64_t, double>> best;     // step and held-out loss of the best evaluation
+  std::map<std::string, std::pair<int64_t, double>, std::less<>> bests;  // of each eval/...: step and value
+  std::string best_by = "eval/loss";                                     // which of them counts
   double started = 0;            // when it began or was resumed last, as unix_time(); 0: not known
   int64_t saved_step = 0;        // the newest checkpoint; 0: none
   double saved = 0;              // when it was made; 0: not known
   double news = 0;               // when it last wrote something; 0: not known
   int64_t warnings = 0;          // in its log
   std::string last_event, text;  // "stopped", and what is said of it
+  std::string failure;           // the error that it ended with, until it begins again
 
   /// A line of metrics.jsonl.
   void add_metrics(const nlohmann::json& line);
@@ -42,6 +44,8 @@ struct RunView {
   void forget_metrics();
 
   std::optional<double> number(std::string_view metric) const;
+  /// Step and value of the best evaluation, by train.best_by.
+  std::optional<std::pair<int64_t, double>> best() const;
   /// Seconds until the last step, at the present pace.
   std::optional<double> seconds_left() const;
   /// For programs.
@@ -49,6 +53,7 @@ struct RunView {
 
  private:
   std::deque<std::pair<double, int64_t>> pace_;  // times and steps of the newest lines
+  int64_t from_ = 0;                             // the step that it began at or went back to last
 };
 
 }  // namespace tightloop

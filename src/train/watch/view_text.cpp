@@ -108,8 +108,7 @@ class ViewText {
     });
     const bool has_loss = !parts.empty();
     number("eval/loss", [](double loss) { return "held-out " + shown_loss(loss); });
-    if (view_.best)
-      parts.push_back(fmt::format("best {} at {}", shown_loss(view_.best->second), view_.best->first));
+    if (const auto best = best_text(view_); !best.empty()) parts.push_back("best " + best);
     number("training/lr", [](double lr) { return fmt::format("lr {:.2e}", lr); });
     const int width = std::max(kShortestBar, room(parts, kLongestCurve));
     const std::string curve = sparkline(view_.losses, width);
@@ -172,6 +171,13 @@ std::string shown_loss(double loss) {
   return std::isnan(loss)   ? "NaN"
          : std::isinf(loss) ? (loss > 0 ? "Infinity" : "-Infinity")
                             : fmt::format("{:.4f}", loss);
+}
+
+std::string best_text(const RunView& view) {
+  const auto best = view.best();
+  if (!best) return "";
+  const auto what = view.best_by == "eval/loss" ? "" : view.best_by.substr(view.best_by.find('/') + 1) + " ";
+  return fmt::format("{}{} at {}", what, shown_loss(best->second), best->first);
 }
 
 std::vector<std::string> view_lines(const RunView& view, int width, double now, bool colours) {
