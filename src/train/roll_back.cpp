@@ -2,9 +2,6 @@
 // would, with the data moved on.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <iterator>
-
 #include "core/log.h"
 #include "train/run/checkpoint.h"
 #include "train/trainer.h"
@@ -39,11 +36,8 @@ bool Trainer::roll_back(int64_t spike, int64_t last) {
   progress_->go_on_from(checkpoint.metadata.value("totals", nlohmann::json()));
   open_feed(last);
   if (metrics_) {
-    auto losses = metrics_->finish();
-    losses.resize(std::min<size_t>(losses.size(), (to - lines_from_) / recipe_.train.logging_steps));
-    std::ranges::move(losses, std::back_inserter(kept_losses_));
-    open_metrics();
-    samples_ = std::make_unique<SampleLog>(run_.samples(), done_);
+    metrics_->rewind(to);
+    samples_->rewind(to);
   }
   engine_->restart_clock();
   return true;

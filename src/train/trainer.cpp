@@ -254,11 +254,6 @@ TrainResult Trainer::run() {
   }
 }
 
-void Trainer::open_metrics() {
-  metrics_ = std::make_unique<Metrics>(recipe_.log, sinks_of(run_, recipe_, done_));
-  lines_from_ = done_;
-}
-
 void Trainer::note_start() {
   const auto event = done_ > 0 ? RunEvent::kResumed : RunEvent::kStarted;
   const auto text = done_ > 0 ? fmt::format("resumed after step {}", done_) : std::string("started");
@@ -285,7 +280,7 @@ TrainResult Trainer::train() {
     announce();
     evaluator_->check();
     use_.begin();
-    open_metrics();
+    metrics_ = std::make_unique<Metrics>(recipe_.log, sinks_of(run_, recipe_, done_));
     samples_ = std::make_unique<SampleLog>(run_.samples(), done_);
   }
   evaluator_->set_possible(processes_.any(evaluator_->possible()));
@@ -340,8 +335,7 @@ TrainResult Trainer::train() {
   result.interrupted = next == Next::kInterrupted;
   result.mean_loss = progress_->mean_loss();
   result.seconds = seconds_since(started);
-  result.losses = std::move(kept_losses_);
-  if (metrics_) std::ranges::move(metrics_->finish(), std::back_inserter(result.losses));
+  if (metrics_) result.losses = metrics_->finish();
   return result;
 }
 

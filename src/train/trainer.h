@@ -102,8 +102,6 @@ class Trainer {
   /// none, and the run goes on as it is.
   bool roll_back(int64_t spike, int64_t last);
   std::unique_ptr<Progress> make_progress() const;
-  /// Of the main process: lines are of steps after the last one done.
-  void open_metrics();
   bool stop_wanted(int64_t step);
   bool evaluates_at(int64_t step) const;
   /// run() without the account of it in events.jsonl.
@@ -138,8 +136,6 @@ class Trainer {
   std::unique_ptr<Metrics> metrics_;  // of the main process
   std::function<std::vector<TrainingSample>()> sampler_;
   std::unique_ptr<SampleLog> samples_;      // of the main process
-  int64_t lines_from_ = 0;                  // the step that they begin after
-  std::vector<double> kept_losses_;         // of lines before a rollback
   int64_t done_ = 0;                        // steps behind us
   int64_t consumed_ = 0;                    // samples that all processes have had in them
   StepStart start_;                         // of the step under way

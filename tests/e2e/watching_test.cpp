@@ -68,7 +68,7 @@ TEST(LiveTraining, WarningsGoAboveTheBlockAndAreCounted) {
   EXPECT_FALSE(contains(pty.text(), "warning")) << pty.text();
   fs::remove(folder.path() / "runs/a/metrics.jsonl");
   ASSERT_TRUE(pty.until("1 warning")) << pty.text();
-  EXPECT_TRUE(contains(pty.text(), "warning: Metrics are no longer kept there")) << pty.text();
+  EXPECT_TRUE(contains(pty.text(), "warning: metrics.jsonl gets no more metrics")) << pty.text();
   ASSERT_TRUE(pty.until([&] { return count_of(pty, "tok/s") == 1 && count_of(pty, "/1000000") == 1; }))
       << pty.text();
 }

@@ -5,6 +5,7 @@
 
 #include "report/watch.h"
 #include "train/report/csv_sink.h"
+#include "train/report/sinks.h"
 #include "train/report/tensorboard_sink.h"
 #include "train/small_recipe.h"
 #include "train/trainer.h"
@@ -115,6 +116,53 @@ class FullDisk {
  private:
   rlimit before_;
 };
+
+TEST(Sinks, AFullDiskDoesNotEndARunThatGoesBack) {
+  const TempFolder folder;
+  const auto run = RunFolder::create(folder / "run", false);
+  std::string lines;
+  for (int step = 1; step <= 1000; ++step) lines += "{\"global_step\":" + std::to_string(step) + "}\n";
+  for (const auto& file : {run.metrics(), run.samples()}) write_file(file, lines);
+  auto recipe = watched_recipe();
+  recipe.log.tensorboard = recipe.log.csv = true, recipe.log.asynchronous = false;
+  Metrics metrics(recipe.log, sinks_of(run, recipe, 0));
+  SampleLog samples(run.samples(), 0);
+  metrics.line({{"global_step", 1001}, {"eval/loss", 1.0}});
+  metrics.flush();
+  {
+    const FullDisk full(4096);
+    metrics.rewind(900);
+    samples.rewind(900);
+    metrics.line({{"global_step", 901}, {"eval/loss", 1.0}});
+    metrics.finish();
+  }
+  EXPECT_GE(json_lines(run.metrics()).size(), 1000u) << "what cannot be written anew stays";
+  EXPECT_EQ(json_lines(run.samples()).size(), 1000u);
+}
+
+TEST(Sinks, GoBackWithTheRun) {
+  const TempFolder folder;
+  const auto run = RunFolder::create(folder / "run", false);
+  const auto python = folder / "python";
+  write_file(python, "#!/bin/sh\necho started >> '" + (folder / "starts").string() + "'\ncat > /dev/null\n");
+  fs::permissions(python, fs::perms::owner_all);
+  auto recipe = watched_recipe();
+  recipe.log.tensorboard = recipe.log.csv = true;
+  recipe.wandb.mode = WandbMode::kOnline, recipe.wandb.python = python;
+  Metrics metrics(recipe.log, sinks_of(run, recipe, 0));
+  for (int step = 1; step <= 30; ++step) metrics.line({{"global_step", step}, {"eval/loss", 1.0 * step}});
+  const auto start = std::chrono::steady_clock::now();
+  metrics.rewind(20);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5)) << "it does not wait for W&B";
+  metrics.line({{"global_step", 21}, {"eval/loss", 0.5}});
+  metrics.finish();
+  const auto lines = json_lines(run.metrics());
+  ASSERT_EQ(lines.size(), 21u);
+  EXPECT_EQ(lines.back().at("eval/loss"), 0.5);
+  EXPECT_EQ(std::ranges::count(read_file(run.csv()), '\n'), 1 + 21);
+  EXPECT_EQ(folder_entries(run.tensorboard()).size(), 2u) << "the second says what is no longer true";
+  EXPECT_EQ(read_file(folder / "starts"), "started\n") << "one writer";
+}
 
 TEST(Sinks, AFullDiskIsASentenceAndNoFileIsLost) {
   const TempFolder folder;

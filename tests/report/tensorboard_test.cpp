@@ -38,7 +38,7 @@ TEST(Tensorboard, ShowsARunThatWasStoppedAndResumedOnce) {
   const auto run = RunFolder::create(folder / "run", false);
   auto recipe = small_recipe();
   recipe.log.detail_steps = 4, recipe.train.eval_steps = 8, recipe.train.save_steps = 12;
-  recipe.train.keep_checkpoints = 10, recipe.train.steps = 40;
+  recipe.train.keep_checkpoints = 10, recipe.train.steps = 40, recipe.train.keep_best = false;
   Trainer(recipe, run).run();
   // A run that was killed at its end goes on after step 12: what came later is written a second time.
   const auto saved = folder_entries(run.checkpoints());

@@ -136,6 +136,21 @@ TEST(Wandb, AHelperThatIsKilledIsSaidOnceAndCostsNothingElse) {
   EXPECT_NE(message.find("messages.txt"), std::string::npos) << message;
 }
 
+TEST(Wandb, TheBestLossIsThatOfTheWholeRun) {
+  const TempFolder folder;
+  write_file(folder / "metrics.jsonl", "{\"global_step\":10,\"eval/loss\":0.25}\n");
+  auto config = offline_wandb();
+  config.python = stand_in(folder, "exec cat > '" + (folder / "said").string() + "'");
+  WandbSink sink(config, folder.path(), nlohmann::json::object());
+  sink.write({{{"global_step", 20}, {"time", 1e9}, {"eval/loss", 0.5}}});
+  try {
+    sink.finish(false);
+  } catch (const Error&) {  // it does not say that it has finished
+  }
+  EXPECT_NE(read_file(folder / "said").find("\"best_eval_loss\":0.25"), std::string::npos)
+      << read_file(folder / "said");
+}
+
 TEST(Wandb, AHelperThatIsStuckDoesNotHoldUpTheEnd) {
   const TempFolder folder;
   auto config = offline_wandb();

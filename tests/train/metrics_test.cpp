@@ -224,6 +224,7 @@ struct Record {
 class RecordSink : public Sink {
  public:
   explicit RecordSink(Record& record) : record_(record) {}
+  std::string name() const override { return "the record"; }
   void write(const MetricsLine& line) override {
     std::this_thread::sleep_for(record_.pause);
     std::lock_guard lock(record_.mutex);
@@ -234,6 +235,10 @@ class RecordSink : public Sink {
   void flush() override {
     std::lock_guard lock(record_.mutex);
     record_.flushes.push_back(record_.lines.size());
+  }
+  void rewind(int64_t step) override {
+    std::lock_guard lock(record_.mutex);
+    record_.lines.push_back({{"rewound", step}});
   }
 
  private:
@@ -298,6 +303,44 @@ TEST(Metrics, TheTrainingThreadDoesNotWaitForSinks) {
   EXPECT_LT(Clock::now() - start, milliseconds(500));
   metrics.finish();
   EXPECT_EQ(slow.lines.size(), 20u);
+}
+
+TEST(Metrics, ARewindComesInOrderAndForgetsLosses) {
+  for (const bool asynchronous : {true, false}) {
+    Record record;
+    LogConfig config;
+    config.asynchronous = asynchronous;
+    Metrics metrics(config, sinks(record));
+    for (int64_t step = 10; step <= 30; step += 10)
+      metrics.interval(report_of(step, static_cast<double>(step)));
+    metrics.rewind(15);
+    metrics.interval(report_of(20, 21));
+    EXPECT_EQ(metrics.finish(), (std::vector<double>{10, 21}));
+    ASSERT_EQ(record.lines.size(), 5u);
+    EXPECT_EQ(record.lines[3], (nlohmann::json{{"rewound", 15}}));
+    EXPECT_EQ(record.lines[4]["global_step"], 20);
+  }
+}
+
+TEST(Metrics, ASinkThatHangsDoesNotStopTraining) {
+  Record stuck;
+  Metrics metrics({}, sinks(stuck));
+  stuck.mutex.lock();  // as a terminal does after Ctrl-S
+  auto running = report_of(1, 1);
+  running.running = true;
+  for (int i = 0; i < 100'000; ++i) metrics.interval(running);
+  for (int64_t step = 1; step <= 10'000; ++step) metrics.interval(report_of(step, 1));
+  metrics.rewind(7);
+  metrics.interval(report_of(8, 1));
+  stuck.mutex.unlock();
+  EXPECT_EQ(metrics.finish().size(), 8u);
+  int64_t averages = 0, rewound = 0;
+  for (const auto& line : stuck.lines)
+    averages += line.value("global_step", 0) == 1, rewound += line.contains("rewound");
+  EXPECT_LE(averages, 3) << "averages that nobody looked at are not kept";
+  EXPECT_GT(stuck.lines.size(), 4000u);
+  EXPECT_LT(stuck.lines.size(), 4200u);
+  EXPECT_EQ(rewound, 1) << "what was forgotten stays forgotten, though there was no room to say it";
 }
 
 TEST(Metrics, AreFlushedEverySoManySteps) {
@@ -409,6 +452,18 @@ TEST(MetricsFile, AResumedRunDropsLaterLinesAndBrokenOnes) {
   EXPECT_EQ(lines[1]["eval/loss"], 2.0);
   EXPECT_EQ(lines[2]["global_step"], 30);
   EXPECT_TRUE(lines[2].contains("training/loss"));
+}
+
+TEST(MetricsFile, LinesWhoseStepIsNoNumberAreNoTrouble) {
+  const TempFolder folder;
+  const auto file = folder / "metrics.jsonl";
+  write_file_whole(file, "{\"global_step\":\"ten\"}\n{\"global_step\":30}\n");
+  JsonLinesSink sink(file, 20);
+  sink.write({{{"global_step", 21}, {"training/loss/\xff", 1.0}}});
+  sink.flush();
+  const auto lines = lines_of(file);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[1]["global_step"], 21) << "a name that is not UTF-8 does not end the file";
 }
 
 TEST(MetricsFile, AFolderThatIsNotThereIsASentence) {

@@ -53,9 +53,19 @@ CsvSink::CsvSink(fs::path file, std::vector<std::string> columns, int64_t resume
     : path_(std::move(file)), columns_{kStepColumn, kTimeColumn} {
   std::erase_if(columns, [&](const std::string& name) { return std::ranges::count(columns_, name) > 0; });
   std::ranges::move(columns, std::back_inserter(columns_));
-  const std::string rows = resumed_step > 0 && path_exists(path_) ? rows_until(resumed_step) : "";
+  open_after(resumed_step);
+}
+
+void CsvSink::open_after(int64_t step) {
+  const std::string rows = step > 0 && path_exists(path_) ? rows_until(step) : "";
   write_file_whole(path_, header() + rows);
   open();
+}
+
+void CsvSink::rewind(int64_t step) {
+  flush();
+  file_.close();
+  open_after(step);
 }
 
 void CsvSink::open() {

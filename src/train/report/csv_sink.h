@@ -19,10 +19,14 @@ class CsvSink : public Sink {
   /// `columns` are there from the start. When a run goes on after `resumed_step`, rows of later steps are
   /// dropped first, and so is one that was cut off.
   CsvSink(std::filesystem::path file, std::vector<std::string> columns, int64_t resumed_step);
+  std::string name() const override { return path_.filename().string(); }
   void write(const MetricsLine& line) override;
   void flush() override;
+  void rewind(int64_t step) override;
 
  private:
+  /// With the rows up to a step of a file that is there; 0: with none.
+  void open_after(int64_t step);
   void open();
   /// Rows of a file that is there, up to a step; its columns come first.
   std::string rows_until(int64_t step);

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <exception>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "core/log.h"
 #include "core/threads.h"
@@ -18,6 +21,7 @@ namespace tightloop {
 namespace {
 
 constexpr std::chrono::seconds kIdle{1};
+constexpr size_t kMostWaiting = 4096;  // lines for sinks that are slow
 
 }  // namespace
 
@@ -69,32 +73,48 @@ class Metrics::Writer {
   ~Writer() { stop(/*failed=*/true); }
 
   void push_line(MetricsLine line) {
+    // The newest running average is as good as those that nobody has looked at yet.
+    if (line.running() && waiting_ > 0) return;
     line.values["time"] = unix_time();
     spell_non_finite(line.values);
     push({.line = std::move(line)});
   }
   void push_sample(nlohmann::json sample) { push({.sample = std::move(sample)}); }
+  void push_rewind(int64_t step) { push({.rewind = step}); }
   void push_flush() { push({}); }
   void stop(bool failed) {
     queue_.close();
     if (thread_.joinable()) thread_.join();
+    if (owed_rewind_) handle({.rewind = std::exchange(owed_rewind_, {})});
     flush();
+    if (dropped_ > 0 && !sinks_.empty())
+      log::warn("{} lines of metrics are in no file: they came faster than they could be written.",
+                dropped_.load());
     for_each_sink([&](Sink& sink) { sink.finish(failed); });
     sinks_.clear();
   }
 
  private:
-  /// One of the two; neither: flush.
+  /// A rewind comes before the others; none of them: flush.
   struct Item {
+    std::optional<int64_t> rewind{};
     std::optional<MetricsLine> line{};
     std::optional<nlohmann::json> sample{};
   };
 
   void push(Item item) {
-    if (thread_.joinable())
+    if (!thread_.joinable()) return handle(item);
+    // A rewind that there was no room for comes with the next item that there is room for.
+    if (owed_rewind_) item.rewind = std::min(*owed_rewind_, item.rewind.value_or(*owed_rewind_));
+    owed_rewind_.reset();
+    const bool counts = item.line && !item.line->running();
+    if (waiting_ < kMostWaiting) {
+      ++waiting_;
       queue_.push(std::move(item));
-    else
-      handle(item);
+      return;
+    }
+    owed_rewind_ = item.rewind;
+    if (counts) ++dropped_;
   }
 
   void run() {
@@ -105,11 +125,22 @@ class Metrics::Writer {
       }
       const auto item = queue_.pop();
       if (!item) return;
+      --waiting_;
       handle(*item);
     }
   }
 
   void handle(const Item& item) {
+    // Said here: whoever trains does not wait for a terminal, either.
+    if (dropped_ > 0 && !std::exchange(told_of_drops_, true))
+      log::warn(
+          "Metrics come faster than they can be written (is the terminal stopped, or a disk slow?): "
+          "lines are left out, training goes on.");
+    if (item.rewind) {
+      for_each_sink([&](Sink& sink) { sink.rewind(*item.rewind); });
+      flushed_step_ = std::min(flushed_step_, *item.rewind);
+      unflushed_ = true;
+    }
     if (!item.line && !item.sample) return flush();
     unflushed_ = true;
     if (item.sample) return for_each_sink([&](Sink& sink) { sink.sample(*item.sample); });
@@ -133,7 +164,7 @@ class Metrics::Writer {
       try {
         if (sink) call(*sink);
       } catch (const std::exception& error) {
-        log::warn("Metrics are no longer kept there, training goes on: {}", error.what());
+        log::warn("{} gets no more metrics, training goes on: {}", sink->name(), error.what());
         sink.reset();
       }
     }
@@ -144,7 +175,11 @@ class Metrics::Writer {
   int64_t flushed_step_ = 0;
   bool unflushed_ = false;
   std::chrono::steady_clock::time_point flushed_ = std::chrono::steady_clock::now();
-  BoundedQueue<Item> queue_{4096};
+  std::optional<int64_t> owed_rewind_;  // of the thread that trains
+  std::atomic<size_t> waiting_ = 0;     // items in the queue, which is never full
+  std::atomic<int64_t> dropped_ = 0;    // lines
+  bool told_of_drops_ = false;
+  BoundedQueue<Item> queue_{kMostWaiting + 1};
   std::thread thread_;
 };
 
@@ -154,15 +189,21 @@ Metrics::~Metrics() = default;
 
 void Metrics::interval(const IntervalReport& report) {
   const auto loss = report.number("training/loss");
-  if (loss && !report.running) losses_.push_back(*loss);
+  if (loss && !report.running) losses_.emplace_back(report.step, *loss);
   writer_->push_line({values_of(report, reduced_), report});
 }
 void Metrics::line(const nlohmann::json& line) { writer_->push_line({line}); }
 void Metrics::sample(nlohmann::json sample) { writer_->push_sample(std::move(sample)); }
+void Metrics::rewind(int64_t step) {
+  std::erase_if(losses_, [&](const auto& loss) { return loss.first > step; });
+  writer_->push_rewind(step);
+}
 void Metrics::flush() { writer_->push_flush(); }
 std::vector<double> Metrics::finish() {
   writer_->stop(/*failed=*/false);
-  return losses_;
+  std::vector<double> losses;
+  for (const auto& [step, loss] : losses_) losses.push_back(loss);
+  return losses;
 }
 
 }  // namespace tightloop

@@ -4,7 +4,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "train/report/log_config.h"
@@ -35,16 +37,22 @@ struct MetricsLine {
 class Sink {
  public:
   virtual ~Sink() = default;
+  /// For people: "metrics.csv".
+  virtual std::string name() const = 0;
   virtual void write(const MetricsLine& line) = 0;
   /// What the model wrote, as in samples.jsonl.
   virtual void sample(const nlohmann::json& /*sample*/) {}
   virtual void flush() = 0;
+  /// The run went back to a step: what was told of later ones is no longer true.
+  virtual void rewind(int64_t /*step*/) {}
   /// The last call, after a flush. `failed`: training ended with an error.
   virtual void finish(bool /*failed*/) {}
 };
 
 /// Hands lines to the sinks, on a thread of its own (log.asynchronous): the training loop only passes
-/// numbers on. Sinks are flushed every log.flush_steps, when nothing has come for a second, and at the end.
+/// numbers on, and never waits for a sink that hangs. What there is no room for is left out, counted and
+/// said. Sinks are flushed every log.flush_steps, when nothing has come for a second, and at the end. Calls
+/// come from one thread.
 class Metrics {
  public:
   Metrics(const LogConfig& config, std::vector<std::unique_ptr<Sink>> sinks);
@@ -55,6 +63,8 @@ class Metrics {
   void line(const nlohmann::json& line);
   /// A line of samples.jsonl, for sinks that show texts; the file itself is not theirs.
   void sample(nlohmann::json sample);
+  /// The run goes on after this step, at which it was before: later lines and losses are forgotten.
+  void rewind(int64_t step);
   /// All so far is to be on disk soon (before a checkpoint counts on it). Does not wait.
   void flush();
   /// Waits until all of it is written. The losses reported so far, in order. Without this call training
@@ -64,7 +74,7 @@ class Metrics {
  private:
   class Writer;
   bool reduced_;
-  std::vector<double> losses_;
+  std::vector<std::pair<int64_t, double>> losses_;  // with their steps
   std::unique_ptr<Writer> writer_;
 };
 

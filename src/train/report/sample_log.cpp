@@ -36,7 +36,12 @@ std::string shortened(std::string text, bool keep_end) {
 SampleLog::SampleLog(std::filesystem::path file, int64_t resumed_step) : file_(std::move(file)) {
   if (resumed_step > 0) drop_lines_after(file_, resumed_step);
   for (const auto& line : JsonLinesReader(file_).read())
-    last_step_ = std::max(last_step_, line.value("global_step", int64_t{-1}));
+    if (line.contains("global_step")) last_step_ = std::max(last_step_, count_in(line, "global_step"));
+}
+
+void SampleLog::rewind(int64_t step) {
+  drop_lines_after(file_, step);
+  last_step_ = std::min(last_step_, step);
 }
 
 std::vector<nlohmann::json> SampleLog::add(int64_t step, const std::vector<TrainingSample>& samples) {

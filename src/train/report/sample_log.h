@@ -33,6 +33,8 @@ struct TrainingSample {
 class SampleLog {
  public:
   SampleLog(std::filesystem::path file, int64_t resumed_step);
+  /// The run went back to a step: those of later ones go, as far as that can be done.
+  void rewind(int64_t step);
   /// Appends them, all or none, and gives the lines; a checkpoint error where they cannot be written.
   std::vector<nlohmann::json> add(int64_t step, const std::vector<TrainingSample>& samples);
 

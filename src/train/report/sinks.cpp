@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <sstream>
+
 #include "core/error.h"
 #include "core/files.h"
 #include "core/log.h"
@@ -12,19 +14,25 @@
 #include "train/report/terminal_sink.h"
 #include "train/report/wandb_sink.h"
 #include "train/run/run_settings.h"
+#include "train/watch/run_log.h"
 
 namespace tightloop {
 
 void drop_lines_after(const fs::path& file, int64_t step) {
   if (!path_exists(file)) return;
-  std::ifstream in(file);
-  std::string kept;
-  for (std::string line; std::getline(in, line);) {
-    const auto parsed = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!parsed.is_object() || parsed.value("global_step", int64_t{0}) > step) continue;
-    kept += line + "\n";
+  try {
+    std::istringstream in(read_file(file));  // whole, or an error: what could not be read is not dropped
+    std::string kept;
+    for (std::string line; std::getline(in, line);) {
+      const auto parsed = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+      if (parsed.is_object() && number_in(parsed, "global_step").value_or(0) <= static_cast<double>(step))
+        kept += line + "\n";
+    }
+    write_file_whole(file, kept);
+  } catch (const std::exception& error) {
+    log::warn("Lines of steps after {} stay in '{}', where later ones count: {}", step, file.string(),
+              error.what());
   }
-  write_file_whole(file, kept);
 }
 
 namespace {
@@ -51,13 +59,24 @@ nlohmann::json settings_by_section(Recipe& recipe) {
 }  // namespace
 
 JsonLinesSink::JsonLinesSink(const fs::path& file, int64_t resumed_step) : path_(file) {
-  if (resumed_step > 0) drop_lines_after(file, resumed_step);
-  file_.open(file, std::ios::app);
-  if (!file_) throw checkpoint_error("cannot write '{}'.", file.string());
+  open_after(resumed_step);
+}
+
+void JsonLinesSink::open_after(int64_t step) {
+  if (step > 0) drop_lines_after(path_, step);
+  file_.open(path_, std::ios::app);
+  if (!file_) throw checkpoint_error("cannot write '{}'.", path_.string());
 }
 
 void JsonLinesSink::write(const MetricsLine& line) {
-  if (!line.running()) file_ << line.values.dump() << '\n';
+  if (!line.running())
+    file_ << line.values.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+}
+
+void JsonLinesSink::rewind(int64_t step) {
+  flush();
+  file_.close();
+  open_after(step);
 }
 
 void JsonLinesSink::flush() {

@@ -12,7 +12,8 @@
 namespace tightloop {
 
 /// Drops the lines of steps after `step` from a file of JSON lines, where it is there, and those that are cut
-/// off.
+/// off. Where that fails the file stays as it is, with a warning: later lines of a step are the ones that
+/// count.
 void drop_lines_after(const std::filesystem::path& file, int64_t step);
 
 struct Recipe;
@@ -22,10 +23,15 @@ class JsonLinesSink : public Sink {
  public:
   /// Appends to `file`; when a run goes on after `resumed_step`, lines of later steps are dropped first.
   JsonLinesSink(const std::filesystem::path& file, int64_t resumed_step);
+  std::string name() const override { return path_.filename().string(); }
   void write(const MetricsLine& line) override;
   void flush() override;
+  void rewind(int64_t step) override;
 
  private:
+  /// To append, once lines of steps after `step` are dropped; 0: none are.
+  void open_after(int64_t step);
+
   std::filesystem::path path_;
   std::ofstream file_;
 };

@@ -19,7 +19,7 @@ std::string as_markdown(std::string_view title, const std::string& text) {
 }  // namespace
 
 TensorboardSink::TensorboardSink(const std::filesystem::path& folder, int64_t resumed_step)
-    : file_(folder, unix_time(), resumed_step > 0 ? resumed_step + 1 : 0) {}
+    : folder_(folder), file_(folder, unix_time(), resumed_step > 0 ? resumed_step + 1 : 0) {}
 
 void TensorboardSink::write(const MetricsLine& line) {
   if (line.running()) return;
@@ -29,6 +29,12 @@ void TensorboardSink::write(const MetricsLine& line) {
   for (const auto& [name, list] : values.lists) summaries.push_back(histogram_summary(name, list));
   if (summaries.empty()) return;
   file_.add(line.values.value("time", unix_time()), line.values.value("global_step", int64_t{0}), summaries);
+}
+
+void TensorboardSink::rewind(int64_t step) {
+  file_.flush();
+  file_ = EventFile(folder_, unix_time(), step + 1);
+  sampled_step_ = -1;
 }
 
 // TensorBoard keeps one text a step and tag, so those of a step are numbered.

@@ -17,18 +17,33 @@ constexpr std::chrono::milliseconds kRedrawApart{50};
 
 }  // namespace
 
-TerminalSink::TerminalSink(const std::filesystem::path& run) : follower_(run) {
+TerminalSink::TerminalSink(const std::filesystem::path& run) : run_(run) {
   if (!terminal::is_live()) return;
+  read_run();
+  ticker_.emplace(kTickApart, [this] {
+    std::lock_guard lock(mutex_);
+    try {
+      follower_->read_events(view_);
+    } catch (const std::exception&) {  // a settings file that cannot be read just now
+    }
+    if (shown_ != Clock::time_point{}) draw();
+  });
+}
+
+void TerminalSink::read_run() {
+  follower_.emplace(run_);
+  view_ = {};
   try {
-    follower_.read(view_);  // what a resumed run has behind it
+    follower_->read(view_);
   } catch (const std::exception&) {
     view_ = {};  // a block without it; nothing of this may cost the run
   }
-  ticker_.emplace(kTickApart, [this] {
-    std::lock_guard lock(mutex_);
-    follower_.read_events(view_);
-    if (shown_ != Clock::time_point{}) draw();
-  });
+}
+
+void TerminalSink::rewind(int64_t) {
+  if (!terminal::is_live()) return;
+  std::lock_guard lock(mutex_);
+  read_run();  // metrics.jsonl, which comes before this sink, has gone back
 }
 
 TerminalSink::~TerminalSink() {

@@ -17,16 +17,21 @@ class TerminalSink : public Sink {
  public:
   explicit TerminalSink(const std::filesystem::path& run);
   ~TerminalSink() override;
+  std::string name() const override { return "The terminal"; }
   void write(const MetricsLine& line) override;
   void flush() override {}
+  void rewind(int64_t step) override;
 
  private:
   using Clock = std::chrono::steady_clock;
+  /// What the run has behind it.
+  void read_run();
   void write_plain(const MetricsLine& line);
   void draw();
 
+  const std::filesystem::path run_;
   std::mutex mutex_;  // of all below: a ticker draws, too
-  RunFollower follower_;
+  std::optional<RunFollower> follower_;
   RunView view_;
   Clock::time_point shown_{};
   std::optional<Ticker> ticker_;  // on a terminal; last: its thread uses all of the above

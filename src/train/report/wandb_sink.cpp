@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -11,6 +12,7 @@
 #include "core/log.h"
 #include "train/report/chart_values.h"
 #include "train/run/run_events.h"
+#include "train/watch/run_follower.h"
 
 namespace tightloop {
 
@@ -18,6 +20,13 @@ namespace {
 
 constexpr int kHistogramBins = 64;             // as wandb.Histogram has them
 constexpr const char* kWandbFolder = "wandb";  // where its package, too, keeps what it writes
+
+/// The lowest held-out loss in metrics.jsonl; infinity where there is none.
+double lowest_loss(const fs::path& folder) {
+  const auto bests = summary_of(folder).bests;
+  const auto found = bests.find("eval/loss");
+  return found == bests.end() ? INFINITY : found->second.second;
+}
 
 std::string without_newline(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
@@ -39,7 +48,10 @@ std::string wandb_id(const fs::path& folder, const std::string& given) {
 
 WandbSink::WandbSink(const WandbConfig& config, const fs::path& folder, const nlohmann::json& settings,
                      const Limits& limits)
-    : limits_(limits), messages_(folder / kWandbFolder / "messages.txt") {
+    : limits_(limits),
+      folder_(folder),
+      messages_(folder / kWandbFolder / "messages.txt"),
+      best_(lowest_loss(folder)) {
   make_folder(messages_.parent_path());
   const std::string id = wandb_id(folder, config.id);
   helper_ = std::make_unique<HelperProcess>(std::vector<std::string>{config.python, "-c", kWandbScript},
@@ -105,10 +117,12 @@ void WandbSink::flush() {
   helper_->push();
 }
 
+void WandbSink::rewind(int64_t) { best_ = lowest_loss(folder_); }
+
 void WandbSink::finish(bool failed) {
   check();
   nlohmann::json summary{{"last_step", step_}};
-  if (best_ < std::numeric_limits<double>::infinity()) summary["best_eval_loss"] = best_;
+  if (std::isfinite(best_)) summary["best_eval_loss"] = best_;
   if (helper_->dropped() > 0) summary["dropped_lines"] = helper_->dropped();
   spell_non_finite(summary);
   const nlohmann::json last{{"finish", {{"failed", failed}, {"summary", std::move(summary)}}}};

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -36,9 +35,12 @@ class WandbSink : public Sink {
             const Limits& limits);
   WandbSink(const WandbConfig& config, const std::filesystem::path& folder, const nlohmann::json& settings)
       : WandbSink(config, folder, settings, Limits()) {}
+  std::string name() const override { return "Weights & Biases"; }
   void write(const MetricsLine& line) override;
   void sample(const nlohmann::json& sample) override;
   void flush() override;
+  /// W&B's history only grows: steps that come again are ignored there.
+  void rewind(int64_t step) override;
   void finish(bool failed) override;
 
   /// Of the helper, for tests.
@@ -50,11 +52,12 @@ class WandbSink : public Sink {
   void check();
 
   const Limits limits_;
+  const std::filesystem::path folder_;
   const std::filesystem::path messages_;
   std::unique_ptr<HelperProcess> helper_;
   bool finished_ = false;  // it has said so
   int64_t step_ = 0;
-  double best_ = std::numeric_limits<double>::infinity();  // eval/loss
+  double best_;  // eval/loss, also of before this process began
 };
 
 /// The program that talks to W&B, in Python.
