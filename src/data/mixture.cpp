@@ -4,6 +4,7 @@
 
 #include "core/config.h"
 #include "core/error.h"
+#include "tokenizer/unicode/unicode.h"
 
 namespace tightloop {
 
@@ -44,12 +45,24 @@ MixtureEntry parse_entry(const DataConfig& around, const std::string& text, size
   return entry;
 }
 
+/// Metrics are kept by name: two of one name would be one.
+void check_names(const std::vector<MixtureEntry>& entries) {
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (!is_utf8(entries[i].name)) throw usage_error("data.mixture, entry {}: its name is not UTF-8.", i + 1);
+    const auto same = std::ranges::find(entries, entries[i].name, &MixtureEntry::name) - entries.begin();
+    if (same < static_cast<ptrdiff_t>(i))
+      throw usage_error("data.mixture: entries {} and {} have the name '{}'. Give one of them another.",
+                        same + 1, i + 1, entries[i].name);
+  }
+}
+
 }  // namespace
 
 std::vector<MixtureEntry> parse_mixture(const DataConfig& config) {
   std::vector<MixtureEntry> entries;
   for (const std::string& text : config.mixture)
     entries.push_back(parse_entry(config, text, entries.size() + 1));
+  check_names(entries);
   const auto weighted =
       std::ranges::count_if(entries, [](const MixtureEntry& entry) { return entry.weight > 0; });
   if (weighted != 0 && weighted != static_cast<int64_t>(entries.size())) {

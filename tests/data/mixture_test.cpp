@@ -194,5 +194,15 @@ TEST(Spelling, SpellsAndCountsRight) {
   EXPECT_NEAR(counting, 225, 60);
 }
 
+TEST(Mixture, NamesAreTextAndDifferentOnes) {
+  DataConfig config;
+  config.mixture = {"name=a source=tasks", "source=tasks", "name=source2 source=tasks"};
+  const auto message = testing::error_of(ExitCode::kUsage, [&] { parse_mixture(config); });
+  EXPECT_NE(message.find("entries 2 and 3 have the name 'source2'"), std::string::npos) << message;
+  config.mixture = {"name=a\xff source=tasks"};
+  EXPECT_NE(testing::error_of(ExitCode::kUsage, [&] { parse_mixture(config); }).find("UTF-8"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace tightloop
