@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/terminal/plain.h"
 #include "core/terminal/terminal.h"
 #include "train/report/metrics.h"
 
@@ -16,7 +17,7 @@ std::string bar(double share, int width) {
   const int filled = static_cast<int>(share * width);
   std::string out;
   for (int i = 0; i < width; ++i) out += i < filled ? "█" : "░";
-  return out;
+  return in_locale(out);
 }
 
 std::string joined_lines(std::string text) {
@@ -46,7 +47,8 @@ std::string to_text(const ExamResult& result, bool colour) {
     out +=
         fmt::format("  {} {} {}\n", joined_lines(example.shown),
                     colour ? fmt::format("\033[{}m{}\033[0m", example.right ? "32" : "31", answer) : answer,
-                    example.right ? "✓" : fmt::format("✗ ({})", joined_lines(example.expected)));
+                    example.right ? in_locale("✓")
+                                  : fmt::format("{} ({})", in_locale("✗"), joined_lines(example.expected)));
   }
   return out;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "core/terminal/plain.h"
 #include "core/terminal/terminal.h"
 
 namespace tightloop::cli {
@@ -72,7 +73,7 @@ std::string heat_strip(const std::vector<TokenLoss>& tokens, bool colour) {
       out += painted(one_line(token.text), token, true);
       if (token.text.ends_with('\n')) out += "\n";
     } else {
-      out += token.learned ? kBlocks[level(token.loss, std::size(kBlocks))] : ".";
+      out += token.learned ? in_locale(std::string(kBlocks[level(token.loss, std::size(kBlocks))])) : ".";
     }
   }
   return out;

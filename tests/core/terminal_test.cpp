@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "core/terminal/plain.h"
 #include "support.h"
 
 namespace tightloop {
@@ -39,6 +40,7 @@ TEST(Terminal, PrintableTextCannotDriveATerminal) {
 TEST(Terminal, SparklineSpansLowestToHighest) {
   const std::vector<double> falling{3, 2, 1};
   EXPECT_EQ(sparkline(falling, 3), "█▅▁");
+  EXPECT_EQ(drawn_in_ascii(sparkline(falling, 3)), "#+_");
   EXPECT_EQ(sparkline(std::vector<double>{}, 3), "");
   EXPECT_EQ(sparkline(std::vector<double>{NAN, 1, 2}, 9), "▁█") << "what is not a number is left out";
   EXPECT_EQ(sparkline(std::vector<double>{1, 1}, 9), "▅▅");
@@ -69,6 +71,16 @@ TEST(Terminal, QuotesWordsThatAShellWouldReadOtherwise) {
     EXPECT_STREQ(read, word) << quoted;
   }
   EXPECT_EQ(shell_word("it's a \\", /*fish=*/true), "'it\\'s a \\\\'");
+}
+
+TEST(Terminal, TheLocaleSaysWhetherCharactersAreUtf8) {
+  EXPECT_TRUE(locale_is_utf8(nullptr, nullptr, nullptr));
+  EXPECT_TRUE(locale_is_utf8(nullptr, "", "de_DE.UTF-8"));
+  EXPECT_TRUE(locale_is_utf8(nullptr, "C.utf8", "C")) << "LC_CTYPE counts before LANG";
+  EXPECT_FALSE(locale_is_utf8("C", nullptr, "de_DE.UTF-8")) << "LC_ALL before all";
+  EXPECT_FALSE(locale_is_utf8(nullptr, nullptr, "POSIX"));
+  EXPECT_FALSE(locale_is_utf8(nullptr, nullptr, "de_DE.ISO-8859-1"));
+  EXPECT_EQ(drawn_in_ascii("53 %  █░ ü ✓"), "53 %  #- ü +");
 }
 
 }  // namespace

@@ -81,6 +81,28 @@ TEST(LiveTraining, WithoutATerminalLinesArePlain) {
   EXPECT_TRUE(contains(outcome.output, "step 20/20  loss ")) << outcome.output;
 }
 
+TEST(LiveTraining, SeveralProcessesWritePlainLines) {
+  const TempFolder folder;
+  const std::string train =
+      "tightloop train " + tiny() + "--train.micro_batch 4 --train.steps 10 --run.name a";
+  Pty pty(folder.path(), "export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" +
+                             std::to_string(20000 + ::getpid() % 20000) + "; RANK=1 LOCAL_RANK=1 " + train +
+                             " & RANK=0 LOCAL_RANK=0 " + train + "; wait");
+  ASSERT_TRUE(pty.until("step 10/10  loss ")) << pty.text();
+  EXPECT_FALSE(contains(pty.text(), "░")) << "a block would be drawn over what the other process says\n"
+                                          << pty.text();
+  EXPECT_EQ(pty.wait(), 0) << pty.text();
+}
+
+TEST(LiveTraining, AnotherLocaleGetsAscii) {
+  const TempFolder folder;
+  Pty pty(folder.path(), "LC_ALL=C exec tightloop " + endless("a") + " --eval.samples 0");
+  ASSERT_TRUE(pty.until("tok/s")) << pty.text();
+  ASSERT_TRUE(pty.until("--")) << "the bar\n" << pty.text();
+  EXPECT_TRUE(std::ranges::all_of(pty.text(), [](char c) { return static_cast<unsigned char>(c) < 0x80; }))
+      << pty.text();
+}
+
 TEST(Top, FollowsTheRunThatIsTrained) {
   const TempFolder folder;
   Pty training(folder.path(), "exec tightloop " + endless("mine") + " >log 2>&1");

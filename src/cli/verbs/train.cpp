@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/log.h"
+#include "core/terminal/plain.h"
 #include "core/terminal/terminal.h"
 #include "dist/processes.h"
 #include "infer/exam.h"
@@ -167,6 +168,7 @@ void train(const TrainArguments& options, const Settings& settings) {
     std::ranges::move(doubtful_settings(recipe), std::back_inserter(unused));
   }
   Processes processes;
+  if (processes.world() > 1) terminal::use_plain_lines();
   if (!processes.main()) log::set_terminal_level(log::Level::kWarning);  // the main process speaks for all
   const fs::path root = is_new ? run_path(recipe.run, options.file) : resumed_run(options.resume);
   const RunFolder run = claim(root, options, processes);

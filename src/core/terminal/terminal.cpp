@@ -6,15 +6,18 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/terminal/live_block.h"
+#include "core/terminal/plain.h"
 
 namespace tightloop {
 
@@ -26,7 +29,10 @@ std::string live_line;
 LiveBlock drawn;
 std::atomic<std::chrono::steady_clock::time_point> last_output{std::chrono::steady_clock::now()};
 
-void put(const std::string& text) {
+std::atomic<bool> plain_lines = false;
+
+void put(const std::string& drawn_text) {
+  const std::string text = in_locale(drawn_text);
   last_output = std::chrono::steady_clock::now();
   std::fwrite(text.data(), 1, text.size(), stderr);
   std::fflush(stderr);
@@ -86,8 +92,10 @@ bool is_live() {
     const char* term = std::getenv("TERM");
     return ::isatty(STDERR_FILENO) && term && std::string_view(term) != "dumb" && !std::getenv("NO_COLOR");
   }();
-  return live;
+  return live && !plain_lines;
 }
+
+void use_plain_lines() { plain_lines = true; }
 
 int columns() { return size_of_terminal(&winsize::ws_col, 80); }
 
@@ -144,6 +152,37 @@ std::string printable(std::string_view text) {
     text.remove_prefix(std::max<size_t>(1, length));
   }
   return out;
+}
+
+bool locale_is_utf8(const char* lc_all, const char* lc_ctype, const char* lang) {
+  for (const char* name : {lc_all, lc_ctype, lang}) {
+    if (!name || !*name) continue;
+    std::string lower(name);
+    std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
+    return lower.find("utf-8") != lower.npos || lower.find("utf8") != lower.npos;
+  }
+  return true;
+}
+
+std::string drawn_in_ascii(std::string_view text) {
+  static constexpr std::pair<std::string_view, char> kInstead[] = {
+      {"▁", '_'}, {"▂", '.'}, {"▃", '-'}, {"▄", '~'}, {"▅", '+'}, {"▆", '*'},
+      {"▇", '%'}, {"█", '#'}, {"░", '-'}, {"┤", '|'}, {"✓", '+'}, {"✗", 'x'}};
+  std::string out;
+  while (!text.empty()) {
+    const auto found =
+        std::ranges::find_if(kInstead, [&](const auto& one) { return text.starts_with(one.first); });
+    const bool is_drawn = found != std::end(kInstead);
+    out += is_drawn ? found->second : text[0];
+    text.remove_prefix(is_drawn ? found->first.size() : 1);
+  }
+  return out;
+}
+
+std::string in_locale(std::string text) {
+  static const bool utf8 =
+      locale_is_utf8(std::getenv("LC_ALL"), std::getenv("LC_CTYPE"), std::getenv("LANG"));
+  return utf8 ? std::move(text) : drawn_in_ascii(text);
 }
 
 std::string shell_word(std::string_view word, bool fish) {
