@@ -17,6 +17,7 @@
 #include "core/terminal/terminal.h"
 #include "train/run/checkpoint_name.h"
 #include "train/run/run_folder.h"
+#include "train/watch/run_list.h"
 
 namespace tightloop::cli {
 
@@ -76,6 +77,14 @@ std::string existing_run(const std::string& name, const fs::path& recipes) {
                     paths.size() > kShownRuns ? fmt::format(" and {} more", paths.size() - kShownRuns) : "");
   throw usage_error("there is no folder '{}' with a run, a checkpoint or a Hugging Face model.{}", name,
                     advice);
+}
+
+std::string run_to_watch() {
+  const auto runs = list_runs("runs");
+  if (runs.empty()) throw usage_error("there is no run in 'runs'. Name one, or train one first.");
+  const auto running =
+      std::ranges::find(runs, RunState::kRunning, [](const ListedRun& run) { return run.view.state; });
+  return (running == runs.end() ? runs.front() : *running).root.string();
 }
 
 void ModelChoice::add_to(CLI::App& verb) {

@@ -16,6 +16,9 @@ namespace tightloop::cli {
 /// folder `recipes` would make such a run, the error names it.
 std::string existing_run(const std::string& name, const std::filesystem::path& recipes = "configs");
 
+/// Of the runs in runs/ the one that is trained now, or was last: what is looked at where none is named.
+std::string run_to_watch();
+
 /// The options that name a trained model, the same for every verb that uses one.
 struct ModelChoice {
   std::string path{}, device = "auto";

@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kNl = "\r\n";
 
 std::string status_of(const std::string& head) {
-  const HttpRequest request = read_request(head, 8080);
+  const HttpRequest request = read_request(head);
   return request.refusal.empty() ? request.path : request.refusal.substr(0, 3);
 }
 
@@ -33,9 +33,18 @@ TEST(LocalServer, ReadsRequests) {
 }
 
 TEST(LocalServer, RefusesOtherHosts) {
-  for (const char* host : {"evil.example", "evil.example:8080", "127.0.0.1", "127.0.0.1:80", "localhost:8081",
-                           "127.0.0.1:8080.evil.example", "[::1]:8080", ""})
+  for (const char* host : {"evil.example", "evil.example:8080", "127.0.0.1.evil.example", "127.0.0.1:",
+                           "127.0.0.1:8080.evil.example", "localhost:80:80", "[::1]:8080", ":8080", ""})
     EXPECT_EQ(status_of(std::string("GET / HTTP/1.1\r\nHost: ") + host), "421") << host;
+  // Through ssh -L the port is another one.
+  for (const char* host : {"127.0.0.1", "127.0.0.1:80", "localhost:8081", "LOCALHOST"})
+    EXPECT_EQ(status_of(std::string("GET / HTTP/1.1\r\nHost: ") + host), "/") << host;
+}
+
+TEST(LocalServer, WhatComesAfterTheQuestionMarkIsTheQuery) {
+  EXPECT_EQ(read_request("GET /data.json?1f?2 HTTP/1.1\r\nHost: localhost").query, "1f?2");
+  EXPECT_EQ(read_request("GET /data.json? HTTP/1.1\r\nHost: localhost").query, "");
+  EXPECT_EQ(read_request("GET /data.json HTTP/1.1\r\nHost: localhost").query, "");
 }
 
 /// A server with two pages, in a thread.
@@ -73,13 +82,14 @@ class ServedPages : public ::testing::Test {
     return answer(descriptor);
   }
 
-  LocalServer server_{0};
-  const std::string large_ = std::string(5'000'000, 'x');
+  LocalServer server_{0, std::chrono::seconds(2)};
+  const std::string large_ = std::string(30'000'000, 'x');
   std::atomic<bool> stop_ = false;
   std::thread thread_{[this] {
-    const auto pages = [this](const std::string& path) -> std::optional<HttpAnswer> {
-      if (path == "/") return HttpAnswer{"text/plain", "hello"};
-      if (path == "/large") return HttpAnswer{"text/plain", large_};
+    const auto pages = [this](const HttpRequest& request) -> std::optional<HttpAnswer> {
+      if (request.path == "/") return HttpAnswer{"text/plain", "hello"};
+      if (request.path == "/large") return HttpAnswer{"text/plain", large_};
+      if (request.path == "/old") return HttpAnswer{};
       return {};
     };
     server_.serve(pages, [this] { return stop_.load(); });
@@ -94,7 +104,23 @@ TEST_F(ServedPages, AnswersWithLengthAndRules) {
                              "Cross-Origin-Resource-Policy: same-origin", "X-Frame-Options: DENY"})
     EXPECT_NE(text.find(header), std::string::npos) << header;
   EXPECT_TRUE(get("/nothing").starts_with("HTTP/1.1 404 "));
+  EXPECT_TRUE(get("/old").starts_with("HTTP/1.1 204 "));
   EXPECT_TRUE(get("/large").ends_with("\r\n\r\n" + large_));
+}
+
+TEST_F(ServedPages, ASlowReaderGetsAllOfIt) {
+  const int descriptor = connected();
+  say(descriptor, std::string("GET /large HTTP/1.1") + kNl + host() + kNl);
+  const auto start = std::chrono::steady_clock::now();
+  size_t got = 0;
+  std::vector<char> bytes(2'000'000);
+  for (ssize_t more; (more = ::recv(descriptor, bytes.data(), bytes.size(), MSG_WAITALL)) > 0;) {
+    got += static_cast<size_t>(more);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // 20 MB take longer than its patience
+  }
+  ::close(descriptor);
+  EXPECT_GT(std::chrono::steady_clock::now() - start, std::chrono::seconds(3));
+  EXPECT_GT(got, large_.size());
 }
 
 TEST_F(ServedPages, NoOneHoldsItUp) {

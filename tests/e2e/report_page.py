@@ -9,6 +9,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import chromium
@@ -201,6 +202,75 @@ def check_several(page, folder):
     check("a run can be hidden", page.eval("document.querySelectorAll('[data-panel=\"training/loss\"] g[data-run=a]').length") == 0)
 
 
+def check_long(page, program, folder):
+    """A run of more points than are shown: means are those of all of them. And numbers of an odd size."""
+    run, count = folder / "runs" / "long", 6000
+    run.mkdir(exist_ok=True)
+    (run / "config.yaml").write_text("train:\n  best_by: accuracy\n  steps: 7000\n")
+    times = {"perf/forward_time": 0.125, "perf/backward_time": 0.25, "perf/communication": 0.0625}
+    with open(run / "metrics.jsonl", "w") as out:
+        for step in range(1, count + 1):
+            slow = 8 if step % 10 == 0 else 1  # the highest of each stretch is far above its mean
+            line = {"global_step": step, "training/loss": 1.0 + step % 7, "perf/step_time": slow * 0.5, "perf/tokens_per_second": 1000} | {name: slow * value for name, value in times.items()}
+            if step == 3000:
+                line |= {"training/grad_norm": "NaN"}
+            if step % 2000 == 0:
+                line |= {"training/grad_norm": 0.5, "eval/loss": step / 1000, "eval/accuracy": 0.75 if step == 4000 else 0.25, "memory/host_gib": 1024 + step / 2000, "training/epoch_seconds": 36000, "training/tokens/some": 0.4}
+            out.write(json.dumps(line) + "\n")
+    subprocess.run([program, "report", str(run)], check=True, stderr=subprocess.DEVNULL)
+    page.open((run / "report.html").as_uri())
+    parts = page.eval("Object.fromEntries([...document.querySelectorAll('[data-panel=parts] [data-part]')].map((one) => [one.dataset.part, Number(one.dataset.seconds)]))")
+    wanted = {"forward": 1.7 * 0.125, "backward": 1.7 * 0.25, "communication": 1.7 * 0.0625, "other": 1.7 * 0.0625}
+    check("the parts of a step are means over all steps", parts.keys() == wanted.keys() and all(math.isclose(parts[name], wanted[name], rel_tol=1e-4) for name in wanted), f"{parts} {wanted}")
+    page.eval("(() => { const s = document.getElementById('smoothing'); s.value = 0.99; s.dispatchEvent(new Event('input')); })()")
+    page.settle()
+    points, _ = plotted(page, "perf/forward_time", "perf/step_time")
+    check("a smoothed curve runs through the means", abs(points[-1][1] - 0.85) < 0.05, str(points[-1]))
+    text = page.eval("document.body.textContent")
+    check("the best evaluation is by the setting", "best accuracy 0.75 at step 4,000" in text)
+    for shown in ("1027 GiB", "10 h", "40 %"):
+        check(f"a number is shown as {shown}", shown in text)
+    rows = page.eval(f"""(() => {{ const panel = {PANEL % 'training/grad_norm'}; panel.querySelectorAll('.chart-head button')[1].click();
+        return [...panel.querySelectorAll('tbody tr')].map((row) => [...row.children].map((cell) => cell.textContent)); }})()""")
+    check("the table has a row for what is not a number", ["3,000", "NaN"] in rows, str(rows))
+
+
+def check_training(page, program, folder):
+    """The page follows a training that goes on meanwhile."""
+    recipe = pathlib.Path(__file__).resolve().parents[2] / "configs" / "quickstart.yaml"
+    tiny = ("--train.device cpu --train.precision fp32 --model.layers 1 --model.width 32 --model.heads 2 --train.micro_batch 8 --tasks.questions 400 "
+            "--tasks.held_out 20 --train.logging_steps 5 --train.steps 1000000 --train.eval_steps 0 --run.name followed").split()
+    run = folder / "runs" / "followed"
+    training = subprocess.Popen([program, "train", str(recipe), *tiny], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    server = None
+    try:
+        until = time.time() + 120
+        while len(written(run, "training/loss") if (run / "metrics.jsonl").exists() else []) < 2:
+            if training.poll() is not None or time.time() > until:
+                check("the training begins", False)
+            time.sleep(0.2)
+        server = subprocess.Popen([program, "report", "--live"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        page.open(server.stdout.readline().strip())
+        check("the run that trains is the one that is shown", "followed" in page.eval("document.title"))
+        state = "document.querySelector('.run .state').textContent"
+        check("it is said to run", page.eval(state) == "running")
+        last = lambda: plotted(page, "training/loss", "training/loss")[0][-1][0]
+        first = last()
+        page.wait(f"Number(document.querySelector('[data-panel=\"training/loss\"] .plot > svg').dataset.right) > {first} + 1", 120)
+        check("its curve grows without a reload", last() > first)
+        training.send_signal(2)
+        check("it stops as if nobody had looked", training.wait(120) == 130)
+        page.wait(f"{state} === 'stopped'", 60)
+        page.settle()
+        points, frame = plotted(page, "training/loss", "training/loss")
+        loss = written(run, "training/loss")
+        check("in the end the page has its last line", abs(points[-1][0] - loss[-1][0]) <= (frame["right"] - frame["left"]) / 500, f"{points[-1]} {loss[-1]}")
+    finally:
+        for process in (training, server):
+            if process:
+                process.kill()
+
+
 def check_live(page, program, folder):
     run = folder / "runs" / "a"
     server = subprocess.Popen([program, "report", str(run), "--live"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -237,7 +307,9 @@ def main():
         check_several(page, folder)
         check("nothing was asked of a network", all(url.startswith("file://") for url in page.requests), str(page.requests))
         check("no script failed", not page.problems, str(page.problems))
+        check_long(page, program, folder)
         check_live(page, program, folder)
+        check_training(page, program, folder)
 
 
 main()

@@ -125,6 +125,18 @@ TEST_F(Reports, ARunWithoutMetricsHasAPageThatSaysSo) {
   fs::remove_all(*folder_ / "runs/fresh");
 }
 
+TEST_F(Reports, WithoutANameItIsTheRunThatChangedLast) {
+  const TempFolder folder;
+  const auto none = run(folder.path(), "tightloop report");
+  EXPECT_EQ(none.exit_code, 2) << none.output;
+  EXPECT_TRUE(contains(none.output, "Name one, or train one first")) << none.output;
+  EXPECT_FALSE(contains(none.output, "--run")) << "report has no such option\n" << none.output;
+  const auto newest = report("");
+  EXPECT_EQ(newest.exit_code, 0) << newest.output;
+  EXPECT_TRUE(contains(newest.output, "report.html")) << newest.output;
+  EXPECT_FALSE(contains(newest.output, "--run")) << newest.output;
+}
+
 TEST_F(Reports, CtrlCEndsTheServer) {
   const auto outcome =
       run(folder_->path(), signalled("report runs/b --live > url", "grep -q http url", "INT"));

@@ -158,6 +158,20 @@ TEST(Top, SaysHowARunEnded) {
   EXPECT_EQ(listed(folder.path(), "b").at("state"), "crashed");
 }
 
+TEST(Top, AnErrorIsToldThoughASaveCameAfterItAndCannotDriveTheTerminal) {
+  const TempFolder folder;
+  fs::create_directories(folder / "runs/a/checkpoints");
+  write_file(folder / "runs/a/config.yaml", "train:\n  steps: 100\n");
+  write_file(folder / "runs/a/events.jsonl",
+             R"({"global_step": 5, "event": "failed", "text": "no memory for \u001b[31mred"})"
+             "\n"
+             R"({"global_step": 4, "event": "saved", "text": "step 4"})"
+             "\n");
+  const auto outcome = run(folder.path(), "tightloop top a");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "a: no memory for \\x1b[31mred")) << outcome.output;
+}
+
 TEST(Runs, ListsAndCompares) {
   const TempFolder folder;
   const auto in = [&](const std::string& command) { return run(folder.path(), "tightloop " + command); };

@@ -91,6 +91,43 @@ TEST(RunCurves, AnEndlessNumberOfMetricsIsBounded) {
   EXPECT_EQ(curves.left_out(), 600u);
 }
 
+TEST(RunCurves, TheMetricsOfEveryRunAreThereWhateverElseIs) {
+  RunCurves curves;
+  json line{{"global_step", 1}, {"norms", std::vector<double>(200, 1.0)}};
+  for (int i = 0; i < 500; ++i) line["training/loss/source" + std::to_string(i)] = 1;
+  curves.add(line);
+  curves.add({{"global_step", 2}, {"eval/loss", 0.5}, {"training/loss/late", 1}});
+  const json all = curves.curves(10);
+  EXPECT_EQ(all.size(), 401u);
+  EXPECT_TRUE(all.contains("eval/loss")) << "though it came last";
+  EXPECT_EQ(curves.left_out(), 500 + 200 + 1 - 400u) << "entries of a long list count, too";
+  curves.add(line);
+  EXPECT_EQ(curves.left_out(), 301u) << "each once";
+}
+
+TEST(RunCurves, MeansOfAThinnedCurveAreThoseOfAllPoints) {
+  RunCurves curves;
+  double sum = 0;
+  constexpr int kPoints = 10'000;
+  for (int i = 1; i <= kPoints; ++i) {
+    const double seconds = i % 10 == 0 ? 5.5 : 0.5;  // one step in ten is slow
+    curves.add({{"global_step", i}, {"perf/step_time", seconds}});
+    sum += seconds;
+  }
+  const json curve = curves.curves(200)["perf/step_time"];
+  ASSERT_EQ(curve["means"].size(), curve["values"].size());
+  double total = 0, points = 0, plain = 0;
+  for (size_t i = 0; i < curve["means"].size(); ++i) {
+    const double count = curve["counts"][i];
+    total += curve["means"][i].get<double>() * count, points += count;
+    plain += curve["values"][i].get<double>() / static_cast<double>(curve["values"].size());
+  }
+  EXPECT_EQ(points, kPoints);
+  EXPECT_NEAR(total / points, sum / kPoints, 1e-5);
+  EXPECT_GT(plain, 2 * sum / kPoints) << "the mean of what is drawn would be another";
+  EXPECT_FALSE(curves.curves(kPoints)["perf/step_time"].contains("means"));
+}
+
 TEST(RunCurves, TheClockLeavesPausesOut) {
   RunCurves curves;
   curves.add({{"global_step", 10}, {"time", 1010.0}});

@@ -80,7 +80,7 @@ class Chart {
     for (const one of this.visible) {
       one.xs = one.steps.map((step) => onAxis(one.run, step, axis));
       one.smooth = smoothing > 0 && one.values.length > 5;
-      one.ys = one.smooth ? smoothed(one.values, smoothing) : one.values;
+      one.ys = one.smooth ? smoothed(one.means || one.values, smoothing, one.counts) : one.values;
     }
   }
 
@@ -208,7 +208,7 @@ class Chart {
   }
 
   drawTable() {
-    const steps = [...new Set(this.visible.flatMap((one) => one.steps))].sort((a, b) => a - b);
+    const steps = [...new Set(this.visible.flatMap((one) => [...one.steps, ...one.notFinite.map(([step]) => step)]))].sort((a, b) => a - b);
     const maps = this.visible.map((one) => new Map([...one.notFinite, ...one.steps.map((step, i) => [step, one.values[i]])]));
     const cell = (value) => element('td', { class: 'number' }, value == null ? '' : typeof value === 'number' ? String(value) : value);
     this.table.replaceChildren(element('table', {},

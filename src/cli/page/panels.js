@@ -3,7 +3,7 @@
 const kColours = Array.from({ length: 8 }, (_, i) => `var(--c${i})`);
 const kParts = [
   ['perf/forward_time', 'forward'], ['perf/backward_time', 'backward'], ['perf/update_time', 'update'],
-  ['perf/data_time', 'waiting for data'], ['perf/idle_time', 'waiting for the host'],
+  ['perf/data_time', 'waiting for data'], ['perf/idle_time', 'waiting for the host'], ['perf/communication', 'communication'],
 ];
 
 // names: metrics, with what they are called there. under: all metrics below a name. each: a chart for each of them.
@@ -23,7 +23,7 @@ const kPanels = [
   { section: 'Memory and device', title: 'Memory', kind: 'gib', under: 'memory/', cut: /_gib$/, help: 'GiB' },
   { section: 'Memory and device', each: 'device/' },
 ];
-const kKinds = [[/_gib$/, 'gib'], [/(_time|seconds|communication)$/, 'seconds'], [/(utilization|mfu|data_wait|accuracy)$/, 'fraction'], [/(flops|tokens|syncs)/, 'count']];
+const kKinds = [[/_gib$/, 'gib'], [/(_time|seconds|communication)$/, 'seconds'], [/(utilization|mfu|data_wait|accuracy)$|^training\/(tokens|accuracy)\//, 'fraction'], [/(flops|tokens|syncs)/, 'count']];
 
 /** Metrics of all runs, in name order; layers in number order. */
 function metricNames(runs) {
@@ -48,7 +48,7 @@ function makePanel(data, runs, given, named) {
     if (!curve) return;
     const part = named.length > 1 ? m / (named.length - 1) : 0;
     series.push({
-      run, metric, steps: curve.steps, values: curve.values, points: curve.points, notFinite: curve.not_finite || [],
+      run, metric, steps: curve.steps, values: curve.values, means: curve.means, counts: curve.counts, notFinite: curve.not_finite || [],
       label: runs.length === 1 ? label : named.length === 1 ? run.name : `${run.name}, ${label}`,
       colour: runs.length > 1 ? run.colour : ramp ? `hsl(${Math.round(250 - 215 * part)} 62% 52%)` : kColours[m % kColours.length],
       dash: ramp || runs.length === 1 ? (m >= kColours.length && !ramp ? kDashes[1] : '') : kDashes[m % kDashes.length],
@@ -89,14 +89,18 @@ function partsOf(run, view) {
   const mean = (metric) => {
     const curve = Object.hasOwn(run.curves, metric) ? run.curves[metric] : null;
     if (!curve) return 0;
-    const shown = curve.values.filter((_, i) => {
-      const x = onAxis(run, curve.steps[i], view.axis);
-      return !view.zoom || (x >= view.zoom[0] && x <= view.zoom[1]);
+    let sum = 0, points = 0;
+    curve.steps.forEach((step, i) => {
+      const x = onAxis(run, step, view.axis), count = curve.counts ? curve.counts[i] : 1;
+      if (view.zoom && (x < view.zoom[0] || x > view.zoom[1])) return;
+      sum += count * (curve.means || curve.values)[i];
+      points += count;
     });
-    return shown.length ? shown.reduce((sum, value) => sum + value, 0) / shown.length : 0;
+    return points ? sum / points : 0;
   };
   const parts = kParts.map(([metric, label], i) => ({ label, seconds: mean(metric), colour: kColours[i] })).filter((part) => part.seconds > 0);
-  if (parts.length) return parts;
   const step = mean('perf/step_time'), wait = step * mean('perf/data_wait');
+  const other = step - parts.reduce((sum, part) => sum + part.seconds, 0);
+  if (parts.length) return other > step / 200 ? [...parts, { label: 'other', seconds: other, colour: kColours[7] }] : parts;
   return step ? [{ label: 'computing', seconds: step - wait, colour: kColours[0] }, { label: 'waiting for data', seconds: wait, colour: kColours[3] }] : [];
 }

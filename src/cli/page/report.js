@@ -115,17 +115,15 @@ async function follow() {
     await new Promise((resume) => setTimeout(resume, running ? 2000 : 5000));
     if (document.hidden) continue;
     try {
-      const answer = await fetch('data.json', { cache: 'no-store' });
+      const answer = await fetch(`data.json?${data.revision}`, { cache: 'no-store' });
       if (!answer.ok) throw new Error(answer.statusText);
-      const fresh = await answer.text();
       live.classList.remove('lost');
       live.textContent = running ? 'live' : 'live, nothing trains now';
-      const parsed = JSON.parse(fresh);
-      const state = (runs) => JSON.stringify(runs.map(({ colour, ...run }) => run));
-      if (state(parsed.runs) === state(data.runs)) continue;
+      if (answer.status === 204) continue;  // nothing is new
       // What a reader has open stays open; a chart under the pointer is drawn anew at its next move.
+      const fresh = await answer.json();
       const open = [...document.querySelectorAll('#settings details')].some((one) => one.open);
-      data = parsed;
+      data = fresh;
       showAll();
       if (open) document.querySelector('#settings details').open = true;
     } catch {

@@ -51,12 +51,14 @@ function axisIsKnown(runs, axis) {
   }));
 }
 
-/** Exponential moving average without the bias of its first values. */
-function smoothed(values, weight) {
+/** Exponential moving average without the bias of its first values. counts: how many points each value stands for. */
+function smoothed(values, weight, counts = null) {
+  const usual = counts ? counts.reduce((sum, count) => sum + count, 0) / counts.length : 1;
   let sum = 0, seen = 1;
-  return values.map((value) => {
-    sum = weight * sum + (1 - weight) * value;
-    seen *= weight;
+  return values.map((value, i) => {
+    const kept = counts ? weight ** (counts[i] / usual) : weight;
+    sum = kept * sum + (1 - kept) * value;
+    seen *= kept;
     return sum / (1 - seen);
   });
 }
@@ -120,11 +122,12 @@ function valueText(value, kind = '') {
   const size = Math.abs(value);
   if (kind === 'fraction') return trimZeros((value * 100).toPrecision(size < 0.001 ? 2 : 3)) + ' %';
   if (kind === 'count') return countText(value);
+  if (kind === 'seconds' && size >= 600) return secondsText(value);
   if (kind === 'seconds') {
     const [unit, name] = size >= 1 || size === 0 ? [1, ' s'] : size >= 1e-3 ? [1e3, ' ms'] : [1e6, ' µs'];
     return trimZeros((value * unit).toPrecision(3)) + name;
   }
-  if (kind === 'gib') return trimZeros(value.toPrecision(3)) + ' GiB';
+  if (kind === 'gib') return trimZeros(size >= 100 ? value.toFixed(0) : value.toPrecision(3)) + ' GiB';
   if (size === 0) return '0';
   if (size < 1e-3 || size >= 1e6) return value.toExponential(2).replace(/\.?0+e/, 'e').replace('e+', 'e');
   return size >= 1000 ? countText(value) : trimZeros(value.toPrecision(4));

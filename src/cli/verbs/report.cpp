@@ -34,7 +34,7 @@ struct ReportArguments {
 
 /// The runs that are meant, each once. A folder that holds nothing a run writes is a slip of the user.
 std::vector<RunReport> reported_runs(std::vector<std::string> names) {
-  if (names.empty()) names.push_back(ModelChoice{}.folder());
+  if (names.empty()) names.push_back(run_to_watch());
   std::vector<RunReport> runs;
   for (const std::string& name : names) {
     const RunFolder run(existing_run(name));
@@ -70,11 +70,13 @@ void serve_report(std::vector<RunReport> runs, int port) {
   warn_of_notes(report_data(runs));
   put(fmt::format("{}\n", server.url()));
   log::info("The report is served on this machine alone until Ctrl-C.");
-  const auto answer = [&](const std::string& path) -> std::optional<HttpAnswer> {
-    if (path == "/")
+  const auto answer = [&](const HttpRequest& request) -> std::optional<HttpAnswer> {
+    if (request.path == "/")
       return HttpAnswer{"text/html; charset=utf-8", report_page(report_data(runs), /*live=*/true)};
-    if (path == "/data.json") return HttpAnswer{"application/json", script_json(report_data(runs))};
-    return {};
+    if (request.path != "/data.json") return {};
+    const auto data = report_data(runs);
+    if (request.query == data["revision"].get<std::string>()) return HttpAnswer{};  // it has that
+    return HttpAnswer{"application/json", script_json(data)};
   };
   server.serve(answer, interrupted);
 }
@@ -93,7 +95,9 @@ void report(const ReportArguments& options) {
 void add_report(CLI::App& app) {
   auto options = std::make_shared<ReportArguments>();
   auto* verb = app.add_subcommand("report", "Write a page with a run's curves, events, samples and settings");
-  verb->add_option("RUN", options->runs, "Folders of runs to show together (default: the newest in runs/)");
+  verb->add_option(
+      "RUN", options->runs,
+      "Folders of runs to show together (default: the one in runs/ that is trained now, or was last)");
   verb->add_option("--output", options->output,
                    "The file (default: report.html in the run; of several runs, here)");
   verb->add_flag("--live", options->live, "Serve it on 127.0.0.1 instead, and follow runs that go on");

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
-#include <algorithm>
 #include <chrono>
 #include <memory>
 
@@ -12,11 +11,11 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
+#include "core/terminal/plain.h"
 #include "core/terminal/progress_line.h"
 #include "core/terminal/terminal.h"
 #include "train/run/run_events.h"
 #include "train/watch/run_follower.h"
-#include "train/watch/run_list.h"
 #include "train/watch/view_text.h"
 
 namespace tightloop::cli {
@@ -31,39 +30,35 @@ struct TopArguments {
   bool once = false, json = false;
 };
 
-/// The run that was named; else of those in runs/ the one that is trained now, or was last.
-std::string run_to_watch(const std::string& named) {
-  if (!named.empty()) {
-    const RunFolder run(existing_run(named));
-    if (!path_exists(run.config()) && !is_folder(run.checkpoints()))
-      throw usage_error("'{}' is not a run: it has no config.yaml. 'tightloop runs' lists those in 'runs'.",
-                        run.root().string());
-    return run.root().string();
-  }
-  const auto runs = list_runs("runs");
-  if (runs.empty()) throw usage_error("there is no run in 'runs'. Name one, or train one first.");
-  const auto running =
-      std::ranges::find(runs, RunState::kRunning, [](const ListedRun& run) { return run.view.state; });
-  return (running == runs.end() ? runs.front() : *running).root.string();
+/// The run that was named, or the one to look at.
+std::string watched_run(const std::string& named) {
+  if (named.empty()) return run_to_watch();
+  const RunFolder run(existing_run(named));
+  if (!path_exists(run.config()) && !is_folder(run.checkpoints()))
+    throw usage_error("'{}' is not a run: it has no config.yaml. 'tightloop runs' lists those in 'runs'.",
+                      run.root().string());
+  return run.root().string();
 }
 
 std::string text_of(const RunView& view) {
   std::string text;
   for (const std::string& line : view_lines(view, kTextWidth, unix_time(), /*colours=*/false))
     text += line + "\n";
-  return text;
+  return in_locale(text);
 }
 
 /// "crashed: the loss of step 120 is not finite"; of a process that was killed there is no word.
 std::string ending_of(const RunView& view, const std::string& root) {
   const auto last = choice_named<RunEvent>(view.last_event);
-  const bool said = last && is_one_of(*last, {RunEvent::kFinished, RunEvent::kStopped, RunEvent::kFailed});
+  const bool said = last && is_one_of(*last, {RunEvent::kFinished, RunEvent::kStopped});
+  if (!view.failure.empty()) return fmt::format("{}: {}", view.name, printable(view.failure));
   if (view.state == RunState::kCrashed && !said)
     return fmt::format(
         "{} has crashed: its process is gone without a word. Go on with: tightloop train "
         "--resume {}",
         view.name, shell_word(root));
-  return said ? fmt::format("{}: {}", view.name, view.text) : fmt::format("{} is not running.", view.name);
+  return said ? fmt::format("{}: {}", view.name, printable(view.text))
+              : fmt::format("{} is not running.", view.name);
 }
 
 /// Draws what is new until the run ends or somebody has seen enough.
@@ -119,7 +114,7 @@ class Watch {
 };
 
 void top(const TopArguments& options) {
-  Watch watch(run_to_watch(options.run), options.json);
+  Watch watch(watched_run(options.run), options.json);
   options.once ? watch.once() : watch.follow();
 }
 

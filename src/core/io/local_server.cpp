@@ -22,8 +22,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kRequestTime = 10s;  // to send a request, and to take an answer
-constexpr auto kDrainTime = 1s;     // to close the connection after that
+constexpr auto kDrainTime = 1s;  // to close a connection after its answer
 constexpr int kLookMs = 200;
 
 std::string lower_case(std::string_view text) {
@@ -35,6 +34,14 @@ std::string lower_case(std::string_view text) {
 std::string_view trimmed(std::string_view text) {
   const size_t from = text.find_first_not_of(" \t"), to = text.find_last_not_of(" \t\r");
   return from == text.npos || to == text.npos ? std::string_view() : text.substr(from, to - from + 1);
+}
+
+/// "127.0.0.1", "localhost:8080".
+bool names_this_machine(std::string_view host) {
+  const size_t colon = host.find(':');
+  const std::string_view name = host.substr(0, colon), port = host.substr(std::min(colon, host.size()));
+  return (name == "127.0.0.1" || name == "localhost") && port != ":" &&
+         port.find_first_not_of("0123456789", port.empty() ? 0 : 1) == port.npos;
 }
 
 /// Nothing of it may be kept, guessed at, framed or read by other sites.
@@ -53,7 +60,7 @@ std::string refusal(std::string_view status) {
 
 }  // namespace
 
-HttpRequest read_request(std::string_view head, int port) {
+HttpRequest read_request(std::string_view head) {
   const std::string_view first = trimmed(head.substr(0, head.find('\n')));
   const size_t space = first.find(' '), last = first.rfind(' ');
   if (space == first.npos || last == space || !first.substr(last + 1).starts_with("HTTP/1."))
@@ -69,13 +76,14 @@ HttpRequest read_request(std::string_view head, int port) {
     at = end;
   }
   if (hosts.size() != 1) return {.refusal = "400 Bad Request"};
-  const auto own = {fmt::format("127.0.0.1:{}", port), fmt::format("localhost:{}", port)};
-  if (std::ranges::find(own, hosts.front()) == own.end()) return {.refusal = "421 Misdirected Request"};
+  if (!names_this_machine(hosts.front())) return {.refusal = "421 Misdirected Request"};
   if (first.substr(0, space) != "GET") return {.refusal = "405 Method Not Allowed"};
-  return {.path = std::string(target.substr(0, target.find('?')))};
+  const size_t mark = std::min(target.find('?'), target.size());
+  return {.path = std::string(target.substr(0, mark)),
+          .query = std::string(target.substr(std::min(mark + 1, target.size())))};
 }
 
-LocalServer::LocalServer(int port) {
+LocalServer::LocalServer(int port, std::chrono::milliseconds patience) : patience_(patience) {
   listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   const int on = 1;
   ::setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -106,7 +114,7 @@ void LocalServer::accept_new() {
   while (connections_.size() < kMostConnections) {
     const int descriptor = ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (descriptor < 0) return;
-    connections_.push_back({.descriptor = descriptor, .until = Clock::now() + kRequestTime});
+    connections_.push_back({.descriptor = descriptor, .until = Clock::now() + patience_});
   }
 }
 
@@ -119,25 +127,28 @@ void LocalServer::receive(Connection& connection, const Answers& answers) {
   const size_t end = connection.in.find("\r\n\r\n");
   if (end == std::string::npos && connection.in.size() <= kMostHead) return;
   connection.answered = true;
-  connection.until = Clock::now() + kRequestTime;
   if (end == std::string::npos || end > kMostHead) {
     connection.out = refusal("431 Request Header Fields Too Large");
     return;
   }
-  const HttpRequest request = read_request(std::string_view(connection.in).substr(0, end), port_);
+  const HttpRequest request = read_request(std::string_view(connection.in).substr(0, end));
   if (!request.refusal.empty()) {
     connection.out = refusal(request.refusal);
     return;
   }
-  const auto answer = answers(request.path);
-  connection.out = answer ? response("200 OK", answer->type, answer->body) : refusal("404 Not Found");
+  const auto answer = answers(request);
+  connection.out = !answer                ? refusal("404 Not Found")
+                   : answer->type.empty() ? response("204 No Content", "text/plain", "")
+                                          : response("200 OK", answer->type, answer->body);
+  connection.until = Clock::now() + patience_;  // what the answer took is not the client's
 }
 
 void LocalServer::send(Connection& connection) {
   const auto sent = ::send(connection.descriptor, connection.out.data() + connection.written,
                            connection.out.size() - connection.written, MSG_NOSIGNAL);
   if (sent < 0 && errno != EAGAIN && errno != EINTR) connection.done = true;
-  if (sent > 0) connection.written += static_cast<size_t>(sent);
+  // A slow reader is one that goes on reading.
+  if (sent > 0) connection.written += static_cast<size_t>(sent), connection.until = Clock::now() + patience_;
   if (connection.written < connection.out.size()) return;
   // Closing at once while the client still sends would take the answer from it.
   ::shutdown(connection.descriptor, SHUT_WR);

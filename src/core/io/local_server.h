@@ -9,19 +9,19 @@
 
 namespace tightloop {
 
-/// What a path of a LocalServer has.
+/// What a path of a LocalServer has. Without a type: nothing new (204 No Content).
 struct HttpAnswer {
-  std::string type, body;
+  std::string type{}, body{};
 };
 
 /// What is said of the head of a request, from "GET / HTTP/1.1" to the empty line: the path that is asked
-/// for, or why nothing is (a status such as "405 Method Not Allowed"). `port` is the server's own: a Host
-/// header that does not name it comes from a page of another site whose name was made to lead here (DNS
-/// rebinding).
+/// for and what comes after its '?', or why nothing is given (a status such as "405 Method Not Allowed"). A
+/// Host header that names neither 127.0.0.1 nor localhost, with any port (it may be forwarded), comes from a
+/// page of another site whose name was made to lead here (DNS rebinding).
 struct HttpRequest {
-  std::string path{}, refusal{};
+  std::string path{}, query{}, refusal{};
 };
-HttpRequest read_request(std::string_view head, int port);
+HttpRequest read_request(std::string_view head);
 
 /// A tiny HTTP/1.1 server for a browser on the same machine: 127.0.0.1 only, GET only, one answer a
 /// connection. Requests are bounded in size, connections in number and time, so that nobody holds it up.
@@ -30,8 +30,9 @@ class LocalServer {
   static constexpr size_t kMostHead = 8192;
   static constexpr size_t kMostConnections = 32;
 
-  /// Port 0: a free one. A usage error where it cannot be had.
-  explicit LocalServer(int port);
+  /// Port 0: a free one. A usage error where it cannot be had. `patience`: for a client that sends or takes
+  /// nothing more.
+  explicit LocalServer(int port, std::chrono::milliseconds patience = std::chrono::seconds(10));
   ~LocalServer();
   LocalServer(const LocalServer&) = delete;
   LocalServer& operator=(const LocalServer&) = delete;
@@ -40,7 +41,7 @@ class LocalServer {
   std::string url() const;
 
   /// Gives what a path has; nothing: it is not there.
-  using Answers = std::function<std::optional<HttpAnswer>(const std::string& path)>;
+  using Answers = std::function<std::optional<HttpAnswer>(const HttpRequest& request)>;
   /// Answers requests until `stop`, which is asked a few times a second.
   void serve(const Answers& answers, const std::function<bool()>& stop);
 
@@ -57,6 +58,7 @@ class LocalServer {
   void receive(Connection& connection, const Answers& answers);
   void send(Connection& connection);
 
+  const std::chrono::milliseconds patience_;
   int listener_ = -1, port_ = 0;
   std::vector<Connection> connections_;
 };

@@ -6,13 +6,16 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <numeric>
 #include <optional>
+
+#include "train/report/metric_table.h"
 
 namespace tightloop {
 
 namespace {
 
-constexpr size_t kMostCurves = 400;      // of a run: more would be no page that anybody reads
+constexpr size_t kMostCurves = 400;      // by layer, source or unknown name: more would be no page to read
 constexpr size_t kMostOfAList = 128;     // layers
 constexpr size_t kMostNotFinite = 1000;  // of a curve
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
@@ -45,6 +48,18 @@ void fill(std::vector<double>& values) {
   const auto first = std::ranges::find_if(values, known);
   double last = first == values.end() ? kUnknown : *first;
   for (double& value : values) value = known(value) ? last = value : last;
+}
+
+void add_means(nlohmann::json& curve, std::span<const double> values, std::span<const size_t> kept) {
+  nlohmann::json means = nlohmann::json::array(), counts = nlohmann::json::array();
+  size_t begin = 0;
+  for (const size_t last : kept) {
+    const auto part = values.subspan(begin, last + 1 - begin);
+    means.push_back(rounded(std::reduce(part.begin(), part.end()) / static_cast<double>(part.size())));
+    counts.push_back(part.size());
+    begin = last + 1;
+  }
+  curve["means"] = std::move(means), curve["counts"] = std::move(counts);
 }
 
 }  // namespace
@@ -91,6 +106,7 @@ void RunCurves::add_value(const std::string& name, double step, const nlohmann::
       add_value(fmt::format("{}/{}", name, i), step, largest ? nlohmann::json(*largest) : value[i],
                 depth + 1);
     }
+    for (size_t i = kMostOfAList; i < value.size(); ++i) left_out_.insert(fmt::format("{}/{}", name, i));
   } else if (value.is_object() && depth < 2) {
     for (const auto& [key, part] : value.items())
       add_value(fmt::format("{}/{}", name, key), step, part, part.is_array() ? depth : depth + 1);
@@ -99,8 +115,9 @@ void RunCurves::add_value(const std::string& name, double step, const nlohmann::
 
 RunCurves::Curve* RunCurves::curve(const std::string& name) {
   if (const auto found = curves_.find(name); found != curves_.end()) return &found->second;
-  if (curves_.size() < kMostCurves) return &curves_[name];
-  ++left_out_;
+  if (find_metric(name)) return &curves_[name];  // what every run has, whatever came before it
+  if (bounded_ < kMostCurves) return ++bounded_, &curves_[name];
+  left_out_.insert(name);
   return nullptr;
 }
 
@@ -119,9 +136,11 @@ nlohmann::json RunCurves::curves(size_t most) const {
   for (const auto& [name, curve] : curves_) {
     if (curve.values.empty() && curve.not_finite.empty()) continue;
     nlohmann::json steps = nlohmann::json::array(), values = nlohmann::json::array();
-    for (const size_t i : kept_points(curve.values, most))
+    const auto kept = kept_points(curve.values, most);
+    for (const size_t i : kept)
       steps.push_back(rounded(curve.steps[i])), values.push_back(rounded(curve.values[i]));
     all[name] = {{"steps", std::move(steps)}, {"values", std::move(values)}, {"points", curve.values.size()}};
+    if (kept.size() < curve.values.size()) add_means(all[name], curve.values, kept);
     if (!curve.not_finite.empty()) all[name]["not_finite"] = curve.not_finite;
   }
   return all;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -22,11 +23,12 @@ class RunCurves {
   double last_step() const { return lines_.empty() ? 0 : lines_.back().step; }
   /// Points that were replaced by those of the same steps, done again.
   size_t replaced() const { return replaced_; }
-  /// Metrics that there was no room for.
-  size_t left_out() const { return left_out_; }
+  /// Curves that there was no room for: of many layers or sources.
+  size_t left_out() const { return left_out_.size(); }
 
   /// {"training/loss": {"steps": [...], "values": [...], "points": 12000, "not_finite": [[70, "NaN"]]}, ...}:
-  /// at most `most` points each (see kept_points).
+  /// at most `most` points each (see kept_points). A curve that is thinned has "means" and "counts", too: of
+  /// the points after the one before up to this one, so that sums over any stretch are those of all points.
   nlohmann::json curves(size_t most) const;
   /// {"steps": [...], "seconds": [...], "tokens": [...]}: how long the run had trained at a step, and on how
   /// many tokens; null where that is not known. `starts`: when a process began to train, in seconds since
@@ -47,7 +49,8 @@ class RunCurves {
 
   std::map<std::string, Curve> curves_;
   std::vector<Line> lines_;
-  size_t replaced_ = 0, left_out_ = 0;
+  std::set<std::string> left_out_;
+  size_t replaced_ = 0, bounded_ = 0;  // bounded: curves that kMostCurves counts
 };
 
 /// Which of many points are shown: all where there are at most `most`, else the lowest and the highest of

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/folder_lock.h"
+#include "core/hash.h"
 #include "core/version.h"
 #include "train/report/metric_table.h"
 #include "train/report/metrics.h"
@@ -132,7 +133,10 @@ std::vector<std::string> RunReport::notes() const {
                                   name, bad == 1 ? "is" : "are"));
   if (curves_.replaced() > 0)
     notes.push_back("Steps were trained again after the run went back; the later numbers are shown.");
-  if (curves_.left_out() > 0) notes.push_back("The run has more than 400 metrics; the first are shown.");
+  if (curves_.left_out() > 0)
+    notes.push_back(fmt::format(
+        "The run has more curves than are shown; of those by layer and by source, {} are left out.",
+        curves_.left_out()));
   if (event_lines_.size() > kMostEvents)
     notes.push_back(fmt::format("The newest {} of {} events are shown.", kMostEvents, event_lines_.size()));
   if (sample_lines_.size() > kMostSamples)
@@ -189,6 +193,7 @@ nlohmann::json report_data(std::vector<RunReport>& runs) {
   }
   for (auto& run : data["runs"])  // of equal names, the folders tell them apart
     if (names[run["name"]] > 1) run["name"] = run["folder"];
+  data["revision"] = hex64(hash64(script_json(data["runs"])));
   for (const Metric& metric : metric_table()) data["metrics"][std::string(metric.name)] = metric.help;
   return data;
 }

@@ -36,7 +36,8 @@ class RunReport {
   std::string settings_note_;
 };
 
-/// The data of a page: {"runs": [...], "metrics": {name: help}, "made": seconds since 1970, ...}.
+/// The data of a page: {"runs": [...], "metrics": {name: help}, "made": seconds since 1970, ...}. "revision"
+/// is another one where the runs are.
 nlohmann::json report_data(std::vector<RunReport>& runs);
 
 /// JSON that may stand in a <script> of a page whatever its strings are: "</script>" and "<!--" do not end
