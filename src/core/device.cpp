@@ -34,16 +34,25 @@ std::optional<int64_t> number_in(const std::string& file) {
   return std::nullopt;
 }
 
+/// The number behind a key in a file of "key number" lines; 0 when there is none.
+int64_t number_behind(const std::string& key, const std::string& file) {
+  std::ifstream stream(file);
+  std::string word;
+  for (int64_t number; stream >> word >> number;)
+    if (word == key) return number;
+  return 0;
+}
+
 /// Folders of this process's control group for memory, from its own up to the root: any of them may set a
 /// limit. In a container the root is the container's.
 struct ControlGroup {
-  std::string limit, used;  // files
+  std::string limit, used, stat;  // files
 };
 std::vector<ControlGroup> control_groups() {
   std::vector<ControlGroup> groups;
   const auto add = [&](const std::string& root, std::string path, const char* limit, const char* used) {
     for (;;) {
-      groups.push_back({root + path + limit, root + path + used});
+      groups.push_back({root + path + limit, root + path + used, root + path + "/memory.stat"});
       if (path.empty()) return;
       path.resize(path.rfind('/'));
     }
@@ -78,7 +87,7 @@ class CpuDevice : public Device {
   int64_t free_memory() const override {
     int64_t free = memory_info("MemAvailable");
     for (const ControlGroup& group : control_groups()) {
-      const auto limit = number_in(group.limit), used = number_in(group.used);
+      const auto limit = number_in(group.limit), used = control_group_use(group.used, group.stat);
       if (limit && used) free = std::min(free, std::max<int64_t>(0, *limit - *used));
     }
     return free;
@@ -131,6 +140,15 @@ Device& open_cuda(const std::string& name, int index) {
 }
 
 }  // namespace
+
+std::optional<int64_t> control_group_use(const std::string& used, const std::string& stat) {
+  auto bytes = number_in(used);
+  // The first version counts a group's children under names of their own.
+  const int64_t cached =
+      std::max(number_behind("inactive_file", stat), number_behind("total_inactive_file", stat));
+  if (bytes) *bytes = std::max<int64_t>(0, *bytes - cached);
+  return bytes;
+}
 
 HostBuffer::~HostBuffer() {
   if (data_) device_->free_host(data_);

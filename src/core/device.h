@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,9 @@ class Device {
 
   virtual int64_t total_memory() const = 0;
   virtual int64_t free_memory() const = 0;
+  /// What new tensors can have: free_memory() and what torch's allocator holds and nobody uses, as far as
+  /// limit_memory() lets it.
+  virtual int64_t room() const { return free_memory(); }
   /// Of torch's allocator on this device; zeros on the CPU, where nobody counts.
   virtual MemoryStats memory_stats() const = 0;
   virtual void reset_peak_memory() = 0;
@@ -120,6 +124,11 @@ void register_device_backend(std::unique_ptr<DeviceBackend> backend);
 /// GPU that is not usable is Error(kDevice) and says why. Loads the plug-in where needed.
 Device& device(const std::string& name);
 Device& cpu_device();
+
+/// What the processes of a control group hold, by its files: memory.current and memory.stat. Pages of files
+/// that were read or written and are not in use count there, too; they are given up as soon as somebody needs
+/// memory, and are left out here. Nothing where there is no such file.
+std::optional<int64_t> control_group_use(const std::string& used, const std::string& stat);
 
 /// How many GPUs are usable, and why none is (empty when there is one).
 int cuda_device_count();

@@ -27,6 +27,7 @@ constexpr struct {
 volatile std::sig_atomic_t signalled = 0;  // its number
 std::atomic<std::chrono::steady_clock::time_point> first_at;
 volatile std::sig_atomic_t ends_program = 0;
+thread_local int holds = 0;  // InterruptsHeld
 static_assert(decltype(first_at)::is_always_lock_free, "a handler may not wait for a lock");
 
 void on_signal(int number) {
@@ -54,7 +55,11 @@ void catch_interrupts() {
 
 bool interrupted() { return signalled != 0; }
 
+InterruptsHeld::InterruptsHeld() { ++holds; }
+InterruptsHeld::~InterruptsHeld() { --holds; }
+
 void throw_if_interrupted() {
+  if (holds > 0) return;
   for (const auto& signal : kSignals)
     if (signal.number == signalled)
       throw Error(ExitCode::kInterrupted, fmt::format("stopped by {}.", signal.name));

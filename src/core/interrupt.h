@@ -12,6 +12,17 @@ void catch_interrupts();
 bool interrupted();
 /// Error(kInterrupted) that names the signal, where one came. For loops that may be left at any point.
 void throw_if_interrupted();
+
+/// While one lives, throw_if_interrupted() on this thread does nothing: for work that is not to be left half
+/// done, after which somebody asks interrupted().
+class InterruptsHeld {
+ public:
+  InterruptsHeld();
+  ~InterruptsHeld();
+  InterruptsHeld(const InterruptsHeld&) = delete;
+  InterruptsHeld& operator=(const InterruptsHeld&) = delete;
+};
+
 /// Forgets a Ctrl-C, where only a part of the work was to be stopped (an answer). Other signals stay.
 void clear_interrupt();
 

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -127,6 +128,15 @@ class CudaDevice : public Device {
     return static_cast<int64_t>(free);
   }
 
+  int64_t room() const override {
+    int64_t unused = 0;  // what graphs hold is theirs
+    for (const auto& segment : c10::cuda::CUDACachingAllocator::snapshot().segments)
+      if (segment.device == index() && segment.owner_private_pool_id == at::cuda::MempoolId_t{0, 0})
+        unused += static_cast<int64_t>(segment.total_size - segment.allocated_size);
+    const int64_t left = limit_ - memory_stats().reserved;  // to be asked from the device
+    return std::min(free_memory(), std::max<int64_t>(0, left)) + unused;
+  }
+
   MemoryStats memory_stats() const override {
     const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(index());
     const auto& allocated = stats.allocated_bytes[0];  // 0: large and small blocks together
@@ -141,8 +151,9 @@ class CudaDevice : public Device {
   void use_pools(bool on) override { c10::cuda::CUDACachingAllocator::enable(on); }
 
   void limit_memory(int64_t bytes) override {
-    const double share = static_cast<double>(bytes) / static_cast<double>(total_memory());
-    c10::cuda::CUDACachingAllocator::setMemoryFraction(std::min(1.0, share), index());
+    limit_ = std::min(bytes, total_memory());
+    const double share = static_cast<double>(limit_) / static_cast<double>(total_memory());
+    c10::cuda::CUDACachingAllocator::setMemoryFraction(share, index());
   }
 
   double data_sheet_flops() const override {
@@ -226,6 +237,7 @@ class CudaDevice : public Device {
 
   int index_;
   cudaDeviceProp properties_{};
+  int64_t limit_ = std::numeric_limits<int64_t>::max();
   std::optional<c10::cuda::CUDAStream> capture_stream_;
   std::weak_ptr<const at::cuda::MempoolId_t> pool_;  // one that no graph uses any more is void
 };

@@ -20,6 +20,18 @@ TEST(Device, CpuIsAlwaysThere) {
   EXPECT_EQ(&cpu, &cpu_device());
 }
 
+TEST(Device, CachedFilesDoNotFillAControlGroup) {
+  const TempFolder folder;
+  const auto use = [&] { return control_group_use(folder / "current", folder / "stat"); };
+  EXPECT_FALSE(use());
+  write_file(folder / "current", "1000\n");
+  EXPECT_EQ(use(), 1000);
+  write_file(folder / "stat", "anon 300\nfile 700\nactive_file 100\ninactive_file 600\n");
+  EXPECT_EQ(use(), 400);
+  write_file(folder / "stat", "inactive_file 0\ntotal_inactive_file 900\n");
+  EXPECT_EQ(use(), 100);
+}
+
 TEST(Device, HostBuffersAreAlignedAndMove) {
   HostBuffer buffer(device("auto"), 1001);
   ASSERT_NE(buffer.data(), nullptr);
@@ -57,8 +69,7 @@ TEST(Device, AskingForAGpuThatIsNotThereSaysWhy) {
   EXPECT_NE(message.find("cuda:999"), std::string::npos) << message;
   if (cuda_device_count() == 0) {
     EXPECT_NE(message.find(why_no_cuda()), std::string::npos) << message;
-    EXPECT_NE(error_of(ExitCode::kDevice, [] { device("cuda"); }).find("cpu or auto"),
-              std::string::npos);
+    EXPECT_NE(error_of(ExitCode::kDevice, [] { device("cuda"); }).find("cpu or auto"), std::string::npos);
   }
 }
 

@@ -1,5 +1,9 @@
 #include "core/hash.h"
 
+#include <csignal>
+
+#include "core/interrupt.h"
+#include "core/terminal/progress_line.h"
 #include "support.h"
 
 namespace tightloop {
@@ -21,6 +25,20 @@ TEST(Hash, PiecesGiveWhatTheWholeGives) {
     EXPECT_EQ(hasher.digest(), hash64(bytes)) << piece;
   }
   EXPECT_NE(hash64(bytes, 1), hash64(bytes, 2));
+}
+
+TEST(Hash, AnInterruptThatIsHeldDoesNotEndIt) {
+  catch_interrupts();
+  ::raise(SIGINT);
+  const std::string bytes(100, 'x');
+  ProgressLine progress("", bytes.size());
+  {
+    const InterruptsHeld held;
+    EXPECT_EQ(hash64(bytes, progress), hash64(bytes));
+    EXPECT_TRUE(interrupted());
+  }
+  testing::error_of(ExitCode::kInterrupted, [&] { hash64(bytes, progress); });
+  clear_interrupt();
 }
 
 TEST(Hash, Crc32cIsThatOfTheStandard) {
