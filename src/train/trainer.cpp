@@ -206,8 +206,7 @@ void Trainer::handle(const StepSums& sums) {
   if (taken_) taken_->push_back(sums);
   guard_->step(sums, done_);
   // A loss that was computed with the weights of the newest checkpoint has been judged: older ones may go.
-  if (history_.removal_is_due() && sums.step > history_.saved() && guard_->divergence().healthy())
-    history_.remove_old();
+  if (history_.removal_is_due() && sums.step > history_.saved() && guard_->healthy()) history_.remove_old();
   const int64_t steps = progress_->line_steps() + 1;
   auto report = progress_->arrived(sums);
   if (!report) return;
@@ -326,7 +325,7 @@ TrainResult Trainer::train() {
     if (saving || evaluating) engine_->restart_clock();
   }
   extract(/*all=*/true);
-  if (history_.removal_is_due() && guard_->divergence().healthy()) history_.remove_old();
+  if (history_.removal_is_due() && guard_->healthy()) history_.remove_old();
   history_.finish();
   feed_.reset();
   task_->refresh_weights();

@@ -41,7 +41,7 @@ TEST(Faults, AWeightThatIsNotFiniteIsNamed) {
   EXPECT_EQ(event["tensor"], "blocks.0.down");
   EXPECT_EQ(event["layer"], "blocks.0");
   EXPECT_NE(event["text"].get<std::string>().find("1 of "), std::string::npos) << event["text"];
-  EXPECT_NE(failure.find("before the first update"), std::string::npos) << failure;
+  EXPECT_NE(failure.find("in each of the first 3 steps"), std::string::npos) << failure;
 }
 
 TEST(Faults, ALayerThatOverflowsIsNamed) {
@@ -96,6 +96,23 @@ TEST(Faults, GradientsThatOverflowAtTheLossScaleAreNamed) {
   ASSERT_EQ(events.size(), 1u) << "after a while: looking for the scale is no incident";
   EXPECT_EQ(events[0]["global_step"], 10);
   EXPECT_EQ(events[0]["cause"], "loss_scale") << events[0]["text"];
+}
+
+TEST(Faults, ALossThatIsNotFiniteIsLookedIntoThoughTheScaleWasSearchedForBefore) {
+  Planted planted(2, "the ~ sat on the mat");
+  planted.recipe.model.family = "gpt2", planted.recipe.model.tie_embeddings = false;
+  planted.recipe.train.steps = 4, planted.recipe.train.stop_at = 1;
+  const auto run = planted.run();
+  Trainer(planted.recipe, run).run();
+  edit_weight(run, "embedding", [](at::Tensor& weight) {
+    for (int64_t i = 0; i < weight.size(1); ++i) weight['~'][i] = i % 2 ? 3e38 : -3e38;
+  });
+  auto recipe = planted.recipe;
+  recipe.train.precision = Precision::kFp16, recipe.train.loss_scale = 1e30, recipe.train.stop_at = 0;
+  Trainer(recipe, run, {.resume_from = load_checkpoint(run.checkpoints())}).run();
+  const auto events = events_of(run, "skipped");
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0]["global_step"], 3);
 }
 
 TEST(Faults, ATokenBeyondTheVocabularyIsADataErrorThatNamesTheLine) {

@@ -58,25 +58,28 @@ void DivergenceGuard::refuse_skips(int64_t step, bool spike) const {
 void DivergenceGuard::step(const StepSums& sums) {
   constexpr double kAbove = 1.05, kExact = 1e-4;
   const double tokens = sums[LossBuffer::kTokens];
-  if (tokens == 0) return;  // nothing to learn, nothing to judge
+  const bool new_run = sums.step == ++seen_;  // all of its steps were
+  if (tokens == 0) return;                    // nothing to learn, nothing to judge
   const double loss = sums[LossBuffer::kLoss] / tokens;
   ++steps_;
-  if (std::isnan(first_)) {
-    first_ = loss;
-    if (!std::isfinite(loss)) {
-      throw failure(
-          "the loss was {} before the first update. The weights that the run started from hold values that "
-          "are not finite, or so large that sums overflow.",
-          loss);
-    }
-  }
   const bool skipped = sums[LossBuffer::kSkipped] != 0, finite = std::isfinite(loss);
+  if (std::isnan(first_)) {
+    if (finite) first_ = loss;
+    // Of a run that goes on, one bad batch is no reason to doubt weights that were good.
+    if (!finite && (steps_ == (new_run ? 1 : kNotFinite)))
+      throw failure(
+          "the loss was {} {}. The weights that the run {} from hold values that are not finite, or so large "
+          "that sums overflow.",
+          loss, new_run ? "before the first update" : fmt::format("in each of the first {} steps", steps_),
+          new_run ? "started" : "went on");
+  }
   const bool spike = sums[LossBuffer::kSpike] != 0;
   // A loss that is not finite is no matter of fp16's loss scale, which multiplies it later.
   const bool searching = finite && !spike && sums[LossBuffer::kLossScale] > 1;
   if (!finite && !skipped)
-    throw failure("the loss rose from {:.4g} to {} at step {}. {}", std::min(first_, least_), std::fabs(loss),
-                  sums.step, advice(sums.step));
+    throw failure("the loss {} {} at step {}. {}",
+                  std::isnan(first_) ? "is" : fmt::format("rose from {:.4g} to", std::min(first_, least_)),
+                  std::fabs(loss), sums.step, advice(sums.step));
   not_finite_in_a_row_ = finite ? 0 : not_finite_in_a_row_ + 1;
   skipped_ += skipped;
   skipped_in_a_row_ = skipped ? skipped_in_a_row_ + !searching : 0;
@@ -153,7 +156,7 @@ void DivergenceGuard::finish() const {
 }
 
 bool DivergenceGuard::healthy() const {
-  if (window_.empty()) return true;
+  if (window_.empty()) return skipped_in_a_row_ == 0;
   const double loss = window_.back().loss / window_.back().tokens, start = std::min(first_, least_);
   const bool fallen_back = start < 0.9 * uniform_ && loss > 0.999 * uniform_;
   return skipped_in_a_row_ == 0 && !fallen_back && (loss < 2 * uniform_ || loss < 2 * start);

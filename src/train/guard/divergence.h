@@ -16,6 +16,7 @@ namespace tightloop {
 ///
 /// - a loss that is not finite, on held-out data or in a step whose update was made (a step that was
 ///   skipped has changed nothing, and counts as skipped);
+/// - the first loss of a new run that is not finite, or the first kNotFinite of one that goes on;
 /// - over kWindow steps a mean loss of twice ln V (uniform prediction) and twice what it was at first or
 /// best;
 /// - train.max_skips updates in a row skipped because gradients were not finite: weights stay as they are
@@ -64,6 +65,7 @@ class DivergenceGuard {
   const WayBack way_back_;
   std::deque<Judged> window_;
   double first_ = NAN, least_ = INFINITY;  // the first step's mean loss, the least of full windows
+  int64_t seen_ = 0;                       // steps
   int64_t steps_ = 0, skipped_ = 0;        // with supervised tokens, since the start or resume
   int64_t first_skipped_ = 0;              // of those in a row
   int64_t skipped_in_a_row_ = 0, not_finite_in_a_row_ = 0, worse_in_a_row_ = 0, uniform_in_a_row_ = 0;

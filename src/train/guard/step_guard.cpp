@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <utility>
 
 #include "core/log.h"
 #include "train/run/checkpoint.h"
@@ -60,19 +61,26 @@ std::string StepGuard::way_back(int64_t step) const {
 }
 
 void StepGuard::step(const StepSums& sums, int64_t done) {
+  if (spike_ > 0) return held_back_.push_back(sums);
   if (!sums[LossBuffer::kSkipped] || sums[LossBuffer::kSpike] != 0)
-    skipped_in_a_row_ = 0;
+    skipped_in_a_row_ = searched_in_a_row_ = 0;
   else
     judge_skip(sums, done);
   if (sums[LossBuffer::kTokens] > 0) judge_spike(sums, done);
+  if (spike_ > 0) return held_back_.push_back(sums);
   divergence_->step(sums);
 }
 
+void StepGuard::forgive() {
+  spike_ = 0;
+  for (const StepSums& sums : std::exchange(held_back_, {})) divergence_->step(sums);
+}
+
 void StepGuard::judge_skip(const StepSums& sums, int64_t done) {
-  ++skipped_in_a_row_;
   const bool finite = std::isfinite(sums[LossBuffer::kLoss]), empty = sums[LossBuffer::kTokens] == 0;
   const bool searching = finite && !empty && sums[LossBuffer::kLossScale] > 1;
-  if (skipped_in_a_row_ != (searching ? kManySearched : 1) || !run_ || diagnoses_ >= kMostDiagnoses) return;
+  const bool incident = searching ? ++searched_in_a_row_ == kManySearched : ++skipped_in_a_row_ == 1;
+  if (!incident || !run_ || diagnoses_ >= kMostDiagnoses) return;
   ++diagnoses_;
   const std::string what = fmt::format("Step {} made no update: {}.", sums.step,
                                        empty    ? "it had nothing to learn"
@@ -101,7 +109,6 @@ void StepGuard::judge_spike(const StepSums& sums, int64_t done) {
     if (sums[LossBuffer::kSpike] != 0) report_spike(sums.step, {loss, sums[LossBuffer::kSpike], 0}, done);
     return;
   }
-  if (spike_ > 0) return;  // these steps will not have been
   const auto spike = spikes_.judge(loss);
   if (!spike) return;
   report_spike(sums.step, *spike, done);
@@ -136,7 +143,8 @@ void StepGuard::report_spike(int64_t step, const SpikeFilter::Spike& spike, int6
 
 void StepGuard::reset(const Safetensors& optimizer) {
   divergence_ = make_divergence();
-  spike_ = last_spike_ = skipped_in_a_row_ = 0;
+  spike_ = last_spike_ = skipped_in_a_row_ = searched_in_a_row_ = 0;
+  held_back_.clear();
   const auto found = optimizer.tensors.find(kState);
   const bool known = found != optimizer.tensors.end() && found->second.numel() == SpikeFilter::kWindow + 2;
   const at::Tensor state = known ? found->second : SpikeFilter(train_.spike_deviations).state();

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "dist/processes.h"
 #include "model/files/safetensors.h"
@@ -32,14 +33,16 @@ class StepGuard {
   /// The next step, `done` being the last one started. Error(kFailure) where the run has diverged.
   void step(const StepSums& sums, int64_t done);
   DivergenceGuard& divergence() { return *divergence_; }
+  /// Whether nothing speaks against the weights that the last step computed with.
+  bool healthy() const { return spike_ == 0 && divergence_->healthy(); }
 
   /// The filter for StepEngine, with train.on_spike skip; else null.
   DeviceSpikeFilter* device_spikes() { return device_spikes_.get(); }
   /// With train.on_spike rollback: the step of a spike since the last reset(), because of which the run is to
   /// go back; 0: none.
   int64_t wants_rollback() const { return spike_; }
-  /// It cannot go back.
-  void forgive() { spike_ = 0; }
+  /// It cannot go back: the steps since the spike count after all.
+  void forgive();
   /// Steps go on after a checkpoint: what was judged before is of no account.
   void reset(const Safetensors& optimizer);
 
@@ -64,7 +67,8 @@ class StepGuard {
   SpikeFilter spikes_;
   std::unique_ptr<DeviceSpikeFilter> device_spikes_;
   int64_t spike_ = 0, last_spike_ = 0;
-  int64_t skipped_in_a_row_ = 0;
+  std::vector<StepSums> held_back_;  // from the spike on: of steps that will not have been
+  int64_t skipped_in_a_row_ = 0, searched_in_a_row_ = 0;  // for a loss scale: those are counted apart
   int diagnoses_ = 0, reported_spikes_ = 0;
 };
 
