@@ -37,6 +37,7 @@ struct EngineFixture {
   Processes processes;
   Optimizer optimizer;
   LossBuffer buffer;
+  std::function<bool()> make_room{};
   StepEngine engine;
   std::deque<Staged> waiting;
   Feed feed;
@@ -66,7 +67,8 @@ struct EngineFixture {
                {.graphs = config.graph != AutoSwitch::kOff,
                 .time = config.time_parts,
                 .global = config.loss_norm == LossNorm::kGlobal,
-                .forbid_syncs = config.debug_syncs}),
+                .forbid_syncs = config.debug_syncs,
+                .make_room = [this] { return make_room && make_room(); }}),
         feed(device,
              [this]() -> std::optional<Staged> {
                if (waiting.empty()) return {};

@@ -114,6 +114,42 @@ TEST(Graphs, DroppedGradientsKeepTheirMemoryWhereTheyAreNotSetToNone) {
   EXPECT_EQ(value.grad().abs().sum().item<double>(), 0);
 }
 
+/// A device that has no memory for graphs while something else holds it.
+struct FullDevice : RecordedDevice {
+  bool full = true;
+  std::unique_ptr<Graph> capture(const std::function<void()>& work) override {
+    TORCH_CHECK_WITH(OutOfMemoryError, !full, "planted");
+    return RecordedDevice::capture(work);
+  }
+};
+
+TEST(Graphs, AreNotGivenUpWhileThereIsRoomToBeMade) {
+  const auto model = graphs_model();
+  FullDevice device;
+  EngineFixture f(*model, {}, at::kFloat, at::kCPU, 1000, 1, {}, &device);
+  f.make_room = [&] { return std::exchange(device.full, false); };
+  steps(f, 4);
+  EXPECT_GT(f.engine.graphs().replayed, 0);
+  const auto other_model = graphs_model();
+  FullDevice full;
+  EngineFixture g(*other_model, {}, at::kFloat, at::kCPU, 1000, 1, {}, &full);
+  steps(g, 4);
+  EXPECT_EQ(g.engine.graphs().captured, 0) << "nothing to be made";
+}
+
+TEST(Graphs, APassThatDoesNotFitWaitsForRoom) {
+  const auto model = graphs_model();
+  EngineFixture f(*model, {}, at::kFloat);
+  steps(f, 1);
+  bool full = true;
+  f.make_room = [&] { return std::exchange(full, false); };
+  const WatchedOperators watched([&](const std::string& name) {
+    if (name == "aten::mm") TORCH_CHECK_WITH(OutOfMemoryError, !full, "planted in ", name);
+  });
+  EXPECT_NO_THROW(steps(f, 1));
+  EXPECT_FALSE(full);
+}
+
 /// A step in which the `fails`-th operator finds no memory, once.
 struct Interrupted {
   std::vector<Tensor> result;

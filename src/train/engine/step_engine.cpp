@@ -160,6 +160,7 @@ void StepEngine::retry(Work&& work, Undo&& undo) {
     log::warn("The device has no memory left for a pass; its cache is emptied and the pass tried again.");
     syncs_.count("out_of_memory");
     undo();
+    make_room();
     device_.synchronize();
     device_.empty_cache();
   }
@@ -187,15 +188,20 @@ void StepEngine::compute_or_retry(const PassKey& key, const at::Tensor& buffer) 
 bool StepEngine::try_capture(const PassKey& key, const at::Tensor& buffer, PassState& state) {
   syncs_.count("capture");
   device_.forbid_syncs(false);
-  try {
-    state.graph = device_.capture([&] { compute(key, buffer); });
-    ++counts_.captured;
-  } catch (const std::exception& error) {
-    log::warn("Steps run without CUDA graphs from here on, as this one cannot be captured: {}",
-              first_line(error.what()));
-    optimizer_.drop_gradients();
-    options_.graphs = false;
-    // What is captured already goes on: its memory stays its own.
+  for (bool again = true; again && !state.graph;) {
+    try {
+      state.graph = device_.capture([&] { compute(key, buffer); });
+      again = false;  // of a device without graphs there is none
+      ++counts_.captured;
+    } catch (const std::exception& error) {
+      optimizer_.drop_gradients();
+      again = make_room();
+      if (again) continue;
+      log::warn("Steps run without CUDA graphs from here on, as this one cannot be captured: {}",
+                first_line(error.what()));
+      options_.graphs = false;
+      // What is captured already goes on: its memory stays its own.
+    }
   }
   device_.forbid_syncs(options_.forbid_syncs);
   return state.graph != nullptr;

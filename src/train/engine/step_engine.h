@@ -27,6 +27,9 @@ struct EngineOptions {
   bool global = true;   // train.loss_norm
   bool forbid_syncs = false;
   DeviceSpikeFilter* spikes = nullptr;  // leaves out the updates of steps whose losses are spikes
+  /// Asked where the device has no memory left: waits until what is there for a while alone (a copy that is
+  /// being saved) is gone, and says whether there was any.
+  std::function<bool()> make_room{};
 };
 
 /// How often what happened.
@@ -79,6 +82,7 @@ class StepEngine {
   template <class Work, class Undo>
   void retry(Work&& work, Undo&& undo);
   bool try_capture(const PassKey& key, const at::Tensor& buffer, PassState& state);
+  bool make_room() const { return options_.make_room && options_.make_room(); }
   void record(const BatchLoss& loss, const at::Tensor& numbers);
   void update(const at::Tensor& numbers, bool by_layer);
   void apply_update(const at::Tensor& numbers, bool by_layer);
