@@ -173,7 +173,7 @@ void Trainer::step(int64_t step) {
   const Due now = due(recipe_.log, step - 1, step);
   engine_->count_flops(use_.counts_flops_at(step));
   double flops = 0, flops_tokens = 0;
-  start_.step = step, start_.tokens = 0;
+  start_.step = step, start_.tokens = start_.empty_batches = 0;
   start_.lr = optimizer_->lr(rates_at(train, step, task_->config().width));
   for (int64_t i = 0; i < train.accumulate; ++i) {
     const Staged& staged = engine_->pass(*feed_, i == 0, i + 1 == train.accumulate, now.datasets, now.detail);
@@ -181,12 +181,12 @@ void Trainer::step(int64_t step) {
     start_.epoch = staged.epoch;
     if (engine_->flops() == 0) continue;
     flops += engine_->flops();
+    start_.empty_batches += staged.supervised == 0;
     flops_tokens += static_cast<double>(staged.tokens);
   }
   if (flops_tokens > 0) use_.set_counted_flops(flops / flops_tokens);
   if (use_.flops() == 0) use_.set_flops(processes_.broadcast_value(task_->flops_per_token()));
   buffer_->finish(step);
-  start_.empty_batches = staging_->empty_batches();
   start_.waited = task_->waited() - waited;
   start_.queue = {task_->depth().ready - queue.ready, task_->depth().taken - queue.taken};
   start_.by_layer = now.detail;

@@ -283,7 +283,17 @@ TEST(Trainer, BatchesWithNothingToLearnAreCountedAndDoNoHarm) {
     const auto result = Trainer(recipe, run).run();
     EXPECT_EQ(result.step, 40);
     for (const double loss : result.losses) EXPECT_TRUE(std::isfinite(loss));
-    EXPECT_GT(metrics_of(run)[9].value("training/empty_batches", 0), 0);
+    const auto lines = metrics_of(run);
+    EXPECT_GT(lines[9].value("training/empty_batches", 0), 0);
+
+    recipe.train.stop_at = 20;
+    const auto parts = RunFolder::create(folder / fmt::format("{}-parts", name_of(norm)), false);
+    Trainer(recipe, parts).run();
+    recipe.train.stop_at = 0;
+    Trainer(recipe, parts, {.resume_from = load_checkpoint(parts.checkpoints())}).run();
+    const auto resumed = metrics_of(parts);
+    for (const char* metric : {"training/empty_batches", "training/skipped_steps"})
+      EXPECT_EQ(resumed[9].value(metric, 0), lines[9].value(metric, 0)) << metric;
   }
 }
 

@@ -1,6 +1,7 @@
 #include "train/engine/step_staging.h"
 
 #include <cmath>
+#include <utility>
 
 #include "core/log.h"
 #include "core/random.h"
@@ -29,7 +30,7 @@ std::optional<Staged> StepStaging::next() {
   if (staged_ == end_) return {};
   ++staged_;
   Staged staged = task_.next(pin_);
-  if (staged.supervised == 0 && empty_++ == 0) {
+  if (staged.supervised == 0 && !std::exchange(warned_, true)) {
     log::warn(
         "Micro-batch {} holds no token to learn (its loss mask is all zero). More of them are only counted, "
         "as training/empty_batches in metrics.jsonl.",

@@ -25,8 +25,6 @@ class StepStaging {
   std::optional<Staged> next();
   /// Micro-batch `index` of those that next() has given since open(), once more.
   Staged again(int64_t index);
-  /// Micro-batches so far in which nothing was to be learned.
-  int64_t empty_batches() const { return empty_; }
 
  private:
   void set_numbers(Staged& staged) const;
@@ -37,7 +35,7 @@ class StepStaging {
   const Processes& processes_;
   const bool pin_;
   int64_t staged_ = 0, end_ = 0;  // micro-batches, counted from the start of the run
-  int64_t empty_ = 0;
+  bool warned_ = false;           // of a micro-batch in which nothing is to be learned
 };
 
 }  // namespace tightloop

@@ -167,7 +167,9 @@ const std::vector<Metric>& metric_table() {
        .column = B::kLossScale,
        .left_out_at_zero = true},
       {.name = "training/skipped_steps",
-       .help = "steps so far without an update, because gradients were not finite; left out while 0",
+       .help = "steps so far without an update, for whatever reason: gradients that are not finite, a spike "
+               "that was "
+               "left out, nothing to learn; left out while 0",
        .reduction = R::kStepsSoFar,
        .column = B::kSkipped,
        .left_out_at_zero = true},

@@ -35,6 +35,7 @@ std::optional<IntervalReport> Progress::arrived(const StepSums& given) {
   loss_ += sums[LossBuffer::kLoss], tokens_ += sums[LossBuffer::kTokens];
   for (int column = 0; column < LossBuffer::kColumns; ++column) steps_with_[column] += sums[column] != 0;
   ++line_.steps;
+  empty_batches_ += start.empty_batches;
   line_.tokens += start.tokens;
   line_.waited += start.waited;
   double timed = 0;
@@ -69,6 +70,8 @@ nlohmann::json Progress::totals() const {
           {"tokens", tokens_},
           {"whole", whole_},
           {"passes", passes_},
+          {"skipped_steps", steps_with_[LossBuffer::kSkipped]},
+          {"empty_batches", empty_batches_},
           {"epoch",
            {{"loss", epoch_.loss},
             {"tokens", epoch_.tokens},
@@ -84,6 +87,8 @@ void Progress::go_on_from(const nlohmann::json& totals) {
   const auto& epoch = totals.at("epoch");
   loss_ = totals.at("loss"), tokens_ = totals.at("tokens"), whole_ = totals.at("whole");
   passes_ = totals.at("passes");
+  steps_with_[LossBuffer::kSkipped] = totals.value("skipped_steps", int64_t{0});
+  empty_batches_ = totals.value("empty_batches", int64_t{0});
   epoch_ = {epoch.at("loss"), epoch.at("tokens"), epoch.at("seconds"), epoch.at("whole")};
 }
 
@@ -111,7 +116,7 @@ IntervalReport Progress::report(const StepStart& start, const StepSums& last) co
   report.supervised = line_.values[LossBuffer::kTokens];
   report.set("training/lr", start.lr);
   report.set("training/epoch", start.epoch);
-  report.set("training/empty_batches", start.empty_batches);
+  report.set("training/empty_batches", empty_batches_);
   report.set("perf/step_time", seconds / static_cast<double>(line_.steps));
   report.set("perf/tokens_per_second", static_cast<double>(line_.tokens) / seconds);
   report.set("perf/data_wait", std::min(1.0, line_.waited / seconds));

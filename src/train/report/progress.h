@@ -19,7 +19,7 @@ struct StepStart {
   int64_t step = 0, tokens = 0;
   double lr = 0, epoch = 0;
   double waited = 0, seconds = 0;  // for data; since the step before
-  int64_t empty_batches = 0;       // so far
+  int64_t empty_batches = 0;       // micro-batches with nothing to learn
   QueueDepth queue{};              // micro-batches that were ready, summed over those taken
   bool by_layer = false;           // norms by layer were made
 };
@@ -96,6 +96,7 @@ class Progress {
   IntervalReport shown_;  // the last line
   double loss_ = 0, tokens_ = 0;
   bool whole_ = true;  // those are of the whole run
+  int64_t empty_batches_ = 0;
   Epoch epoch_;
   double passes_ = 0;  // over the data, after the last step that has arrived; NaN: not known
   std::vector<int64_t> steps_with_ = std::vector<int64_t>(LossBuffer::kColumns);  // columns that are not 0
