@@ -87,6 +87,10 @@ std::string run_to_watch() {
   return (running == runs.end() ? runs.front() : *running).root.string();
 }
 
+std::string existing_run_of(const std::string& name) {
+  return checkpoint_place(existing_run(name)).run.string();
+}
+
 void ModelChoice::add_to(CLI::App& verb) {
   verb.add_option(
       "--model,--run", path,

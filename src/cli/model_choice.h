@@ -19,6 +19,9 @@ std::string existing_run(const std::string& name, const std::filesystem::path& r
 /// Of the runs in runs/ the one that is trained now, or was last: what is looked at where none is named.
 std::string run_to_watch();
 
+/// The same where one of its checkpoints is named, too: the run that has it.
+std::string existing_run_of(const std::string& name);
+
 /// The options that name a trained model, the same for every verb that uses one.
 struct ModelChoice {
   std::string path{}, device = "auto";

@@ -7,6 +7,7 @@
 #include "train/run/checkpoint.h"
 #include "train/run/checkpoint_diff.h"
 #include "train/run/checkpoint_list.h"
+#include "train/run/saved_model.h"
 
 namespace tightloop {
 namespace {
@@ -37,6 +38,18 @@ TEST(CheckpointNames, StandForFolders) {
   EXPECT_EQ(place.step, 20);
   EXPECT_EQ(checkpoint_place(folder / "a").run, folder / "a");
   EXPECT_FALSE(checkpoint_place(folder / "a").step);
+}
+
+TEST(CheckpointNames, OneThatWasMovedElsewhereIsNotTheRunsOwn) {
+  const TempFolder folder;
+  make_checkpoints(folder / "a");
+  make_folder(folder / "a/old");
+  fs::copy(folder / "a/checkpoints/step-00000030", folder / "a/old/step-00000030");
+  const auto place = checkpoint_place(folder / "a/old/step-00000030");
+  EXPECT_FALSE(place.step);
+  EXPECT_EQ(place.run, folder / "a/old/step-00000030");
+  const auto message = error_of(ExitCode::kUsage, [&] { SavedModel model(folder / "a/old/step-00000030"); });
+  EXPECT_NE(message.find("not in the folder checkpoints/ of a run"), std::string::npos) << message;
 }
 
 TEST(CheckpointNames, AFolderWithSuchANameIsThatFolder) {

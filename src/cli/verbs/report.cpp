@@ -37,7 +37,7 @@ std::vector<RunReport> reported_runs(std::vector<std::string> names) {
   if (names.empty()) names.push_back(run_to_watch());
   std::vector<RunReport> runs;
   for (const std::string& name : names) {
-    const RunFolder run(existing_run(name));
+    const RunFolder run(existing_run_of(name));
     if (!path_exists(run.config()) && !path_exists(run.metrics()) && !path_exists(run.checkpoints()))
       throw usage_error("'{}' is not a run: it has no config.yaml, metrics.jsonl or checkpoints.", name);
     RunReport report(run.root());

@@ -33,7 +33,7 @@ void show_runs(const RunsArguments& options) {
   const bool typed = ::isatty(STDOUT_FILENO);
   const int width = typed ? terminal::columns() : kPageWidth;
   if (!options.compare.empty()) {
-    const std::string one = existing_run(options.compare[0]), other = existing_run(options.compare[1]);
+    const std::string one = existing_run_of(options.compare[0]), other = existing_run_of(options.compare[1]);
     put(options.json ? dump(compared_json(one, other, now)) + "\n"
                      : shown(compared_table(one, other, width, now)));
     return;

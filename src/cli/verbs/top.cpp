@@ -33,7 +33,7 @@ struct TopArguments {
 /// The run that was named, or the one to look at.
 std::string watched_run(const std::string& named) {
   if (named.empty()) return run_to_watch();
-  const RunFolder run(existing_run(named));
+  const RunFolder run(existing_run_of(named));
   if (!path_exists(run.config()) && !is_folder(run.checkpoints()))
     throw usage_error("'{}' is not a run: it has no config.yaml. 'tightloop runs' lists those in 'runs'.",
                       run.root().string());

@@ -15,6 +15,7 @@
 #include "cli/recipe.h"
 #include "cli/verbs.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "core/interrupt.h"
 #include "core/log.h"
 #include "core/terminal/plain.h"
@@ -97,9 +98,10 @@ void evaluate_translations(Trainer& trainer) {
 /// The folder of the run that --resume names.
 fs::path resumed_run(const std::string& name) {
   const auto [run, step] = checkpoint_place(existing_run(name));
+  if (!step && path_exists(run / "state.json")) throw stray_checkpoint(name);
   if (!step) return run;
   const auto steps = checkpoint_steps(RunFolder(run).checkpoints());
-  if (*step == steps.back()) return run;
+  if (steps.empty() || *step == steps.back()) return run;
   // Until it is saved again, whatever reads the run would take the later checkpoints for its course.
   throw usage_error(
       "'{}' goes on from its newest checkpoint, of step {}, not from step {}: later ones would be of another "

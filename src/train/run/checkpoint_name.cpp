@@ -85,14 +85,26 @@ fs::path resolve_checkpoint_name(const fs::path& name) {
   return parts && path_exists(RunFolder(parts->run).checkpoints()) ? named_checkpoint(*parts) : name;
 }
 
+Error stray_checkpoint(const fs::path& folder) {
+  return usage_error(
+      "the checkpoint '{}' is not in the folder checkpoints/ of a run, whose config.yaml has its sizes. Move "
+      "it "
+      "back there, beside the others, or name a run.",
+      folder.string());
+}
+
 CheckpointPlace checkpoint_place(const fs::path& folder) {
   const fs::path named = folder.has_filename() ? folder : folder.parent_path();  // "step-1/" ends in no name
   const auto step = checkpoint_step(named.extension() == ".replaced" ? named.stem() : named);
   if (!step || !path_exists(named / "state.json")) return {named, {}};
   // Of a name without parents, seen from inside the run, those of the working folder.
-  if (named.parent_path().has_parent_path()) return {named.parent_path().parent_path(), step};
   std::error_code failure;
-  return {fs::absolute(named, failure).lexically_normal().parent_path().parent_path(), step};
+  const fs::path whole =
+      named.parent_path().has_parent_path() ? named : fs::absolute(named, failure).lexically_normal();
+  const fs::path run = whole.parent_path().parent_path();
+  // One that was moved elsewhere is not what the run has under its name.
+  if (whole.parent_path() != RunFolder(run).checkpoints()) return {named, {}};
+  return {run, step};
 }
 
 }  // namespace tightloop

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "core/error.h"
+
 namespace tightloop {
 
 /// What stands before and behind the last '@' of a name such as "runs/a@best".
@@ -24,12 +26,14 @@ std::filesystem::path named_checkpoint(const CheckpointName& name);
 /// folder whose own name has an '@' is that folder.
 std::filesystem::path resolve_checkpoint_name(const std::filesystem::path& name);
 
-/// The run that a folder is or, of a checkpoint's folder, is in.
+/// The run that a folder is or, of a checkpoint's folder in a run's checkpoints/, is in.
 struct CheckpointPlace {
   std::filesystem::path run;
   std::optional<int64_t> step;  // of a checkpoint's folder
 };
 CheckpointPlace checkpoint_place(const std::filesystem::path& folder);
+/// That a checkpoint's folder is in none.
+Error stray_checkpoint(const std::filesystem::path& folder);
 
 /// The step that evaluations of a run found best so far, as its newest checkpoint that can be read knows it.
 std::optional<int64_t> best_step_of(const std::filesystem::path& checkpoints);

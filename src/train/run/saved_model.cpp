@@ -20,9 +20,7 @@ SavedModel::SavedModel(const fs::path& path, std::optional<int64_t> step)
     open_hugging_face();
   } else if (path_exists(folder / "state.json")) {
     const auto [run, number] = checkpoint_place(folder);
-    if (!number || !path_exists(run / "config.yaml"))
-      throw usage_error("the checkpoint '{}' is not in a run's folder, whose config.yaml has its sizes.",
-                        path.string());
+    if (!number || !path_exists(run / "config.yaml")) throw stray_checkpoint(path);
     open_run(run, number);
   } else if (!checkpoint_steps(RunFolder(folder).checkpoints()).empty()) {
     open_run(folder, {});  // which says that config.yaml is missing
