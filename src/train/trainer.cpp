@@ -120,7 +120,8 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
                     .time = train.time_parts,
                     .global = train.loss_norm == LossNorm::kGlobal,
                     .forbid_syncs = train.debug_syncs,
-                    .spikes = guard_->device_spikes()});
+                    .spikes = guard_->device_spikes(),
+                    .make_room = [this] { return history_.wait_for_copy(); }});
 }
 
 std::unique_ptr<Progress> Trainer::make_progress() const {
@@ -132,7 +133,8 @@ std::unique_ptr<Progress> Trainer::make_progress() const {
 void Trainer::plan_steps() {
   auto& train = recipe_.train;
   if (train.epochs > 0)
-    train.steps = steps_of_epochs(train.epochs, task_->epoch_samples(), step_samples(), done_, consumed_);
+    train.steps = steps_of_epochs(train.epochs, task_->epoch_samples(), step_samples(), done_,
+                                  consumed_ - history_.metadata().value("passed_over", int64_t{0}));
   if (train.steps == 0) throw usage_error("how long to train is not said: set train.steps or train.epochs.");
   resolve_intervals(train);
 }
@@ -179,9 +181,9 @@ void Trainer::step(int64_t step) {
     const Staged& staged = engine_->pass(*feed_, i == 0, i + 1 == train.accumulate, now.datasets, now.detail);
     start_.tokens += staged.tokens * processes_.world();
     start_.epoch = staged.epoch;
+    start_.empty_batches += staged.supervised == 0;
     if (engine_->flops() == 0) continue;
     flops += engine_->flops();
-    start_.empty_batches += staged.supervised == 0;
     flops_tokens += static_cast<double>(staged.tokens);
   }
   if (flops_tokens > 0) use_.set_counted_flops(flops / flops_tokens);
@@ -248,7 +250,10 @@ TrainResult Trainer::run() {
                   {{"seconds", result.seconds}});
     return result;
   } catch (const std::exception& error) {
-    history_.note(done_, RunEvent::kFailed, error.what());
+    history_.wait();  // what a save has to say comes before the last word
+    const auto* known = dynamic_cast<const Error*>(&error);
+    const bool stopped = known && known->code() == ExitCode::kInterrupted;
+    history_.note(done_, stopped ? RunEvent::kStopped : RunEvent::kFailed, error.what());
     throw;
   }
 }
@@ -321,7 +326,9 @@ TrainResult Trainer::train() {
     if (step == train.steps) guard_->divergence().finish();
     if (saving) save(step, ending, /*passing=*/train.save_steps > 0 && !saving_anyway);
     if (evaluating) next = evaluate(step, result);
-    if (next != Next::kGoOn && history_.saved() < step) save(step, /*last=*/true);
+    // Also where it was saved in vain.
+    if (next != Next::kGoOn && processes_.any(processes_.main() && history_.on_disk() != step))
+      save(step, /*last=*/true);
     if (saving || evaluating) engine_->restart_clock();
   }
   extract(/*all=*/true);
@@ -348,7 +355,7 @@ Trainer::Next Trainer::evaluate(int64_t step, TrainResult& result) {
     const auto found = measure(step);
     const auto loss = found ? std::optional(found->front().second) : std::nullopt;
     said[kMeasured] = loss.has_value(), said[kLoss] = loss.value_or(0);
-    const bool could_stay = !recipe_.train.keep_best || history_.is_saved(step);  // the best is on disk
+    const bool could_stay = !recipe_.train.keep_best || history_.on_disk() == step;
     if (loss && std::isfinite(*loss) && could_stay) history_.keep_evaluation(step, *found);
     if (!interrupted()) sample(step);
     const bool early = loss && history_.patience_is_over();
@@ -407,10 +414,10 @@ void Trainer::save(int64_t step, bool last, bool passing) {
   const auto state = [&] {
     RunSnapshot now{.weights = optimizer_->weights(),
                     .optimizer = optimizer_->state(),
+                    .frozen = task_->frozen(),
                     .consumed = consumed_,
                     .totals = progress_->totals(),
                     .evaluates = evaluator_->possible()};
-    std::ranges::move(task_->frozen(), std::back_inserter(now.weights));
     std::ranges::move(guard_->state(), std::back_inserter(now.optimizer));
     return now;
   };

@@ -99,8 +99,10 @@ class Trainer {
   void extract(bool all);
   void handle(const StepSums& sums);
   /// Back to the last checkpoint; the data goes on after the step whose loss was a spike. False: there is
-  /// none, and the run goes on as it is.
+  /// none, or it cannot be read or told, and the run goes on as it is.
   bool roll_back(int64_t spike, int64_t last);
+  /// In all processes the same one, or in none.
+  std::optional<Checkpoint> newest_on_disk();
   std::unique_ptr<Progress> make_progress() const;
   bool stop_wanted(int64_t step);
   bool evaluates_at(int64_t step) const;

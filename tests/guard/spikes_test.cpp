@@ -114,6 +114,54 @@ TEST(Spikes, ARollbackPassesOverTheBatchAndResumesToTheBit) {
   EXPECT_TRUE(same_weights(run, killed));
 }
 
+TEST(Spikes, ARollbackDoesNotChangeHowLongEpochsAre) {
+  const Planted planted(kSpikeStep - 1, testing::noise());
+  auto recipe = spiking(planted, OnSpike::kRollback);
+  recipe.train.steps = 0, recipe.train.epochs = static_cast<double>(kAllSteps) / Planted::kLines;
+  recipe.train.save_steps = 80, recipe.train.stop_at = 310;
+  const auto run = planted.run();
+  Trainer(recipe, run).run();
+  ASSERT_EQ(events_of(run, "rolled_back").size(), 1u);
+  recipe.train.stop_at = 0;
+  const auto from = load_checkpoint(run.checkpoints());
+  EXPECT_EQ(from.metadata["passed_over"], kSpikeStep - 240);
+  Trainer resumed(recipe, run, {.resume_from = from});
+  EXPECT_EQ(resumed.recipe().train.steps, kAllSteps);
+}
+
+TEST(Spikes, ARunThatCannotGoBackGoesOn) {
+  const Planted planted(kSpikeStep - 1, testing::noise());
+  auto recipe = spiking(planted, OnSpike::kRollback);
+  recipe.train.save_steps = 80, recipe.train.eval_steps = 90;
+  const auto run = planted.run();
+  Trainer trainer(recipe, run);
+  trainer.also_evaluate([&, k = 0]() mutable -> Task::Evaluation {
+    if (++k == 3) fs::rename(run.checkpoints() / "step-00000240", planted.folder / "away");
+    return {};
+  });
+  EXPECT_EQ(trainer.run().step, kAllSteps);
+  EXPECT_TRUE(events_of(run, "rolled_back").empty());
+  EXPECT_EQ(load_checkpoint(run.checkpoints()).step, kAllSteps);
+}
+
+TEST(Spikes, ARunWhoseLastSaveFailedGoesBackToTheOneBefore) {
+  const Planted planted(kSpikeStep - 1, testing::noise());
+  auto recipe = spiking(planted, OnSpike::kRollback);
+  recipe.train.save_steps = 80, recipe.train.eval_steps = 90;
+  const auto run = planted.run();
+  const fs::path away = planted.folder / "away";
+  Trainer trainer(recipe, run);
+  trainer.also_evaluate([&, k = 0]() mutable -> Task::Evaluation {  // after 90, 180 and 270 steps
+    if (++k == 2) fs::rename(run.checkpoints(), away), write_file_whole(run.checkpoints(), "");
+    if (k == 3) fs::remove(run.checkpoints()), fs::rename(away, run.checkpoints());
+    return {};
+  });
+  EXPECT_EQ(trainer.run().step, kAllSteps);
+  const auto back = events_of(run, "rolled_back");
+  ASSERT_EQ(back.size(), 1u);
+  EXPECT_EQ(back[0]["to"], 160);
+}
+
 TEST(Spikes, WithoutACheckpointARunGoesOn) {
   const Planted planted(kSpikeStep - 1, testing::noise());
   auto recipe = spiking(planted, OnSpike::kRollback);

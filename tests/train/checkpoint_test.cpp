@@ -41,9 +41,20 @@ TEST(Checkpoint, WhichOnesStay) {
   EXPECT_EQ(checkpoints_to_remove(steps, {.newest = 60, .keep = 1, .every = 30}), (Steps{10, 20, 40, 50}));
   EXPECT_EQ(checkpoints_to_remove(steps, {.newest = 50, .keep = 2}), (Steps{10, 20, 30}))
       << "60 could not be read: it neither goes nor counts";
-  EXPECT_EQ(checkpoints_to_remove(steps, {.newest = 60, .keep = 4, .replaced = 50}), (Steps{10, 50}));
-  EXPECT_EQ(checkpoints_to_remove(steps, {.newest = 60, .best = 50, .replaced = 50}), Steps{});
-  EXPECT_EQ(checkpoints_to_remove(steps, {.newest = 60, .replaced = 60}), Steps{});
+  EXPECT_EQ(checkpoints_to_remove(steps, {.newest = 60, .keep = 4, .replaced = {50}}), (Steps{10, 50}));
+  EXPECT_EQ(checkpoints_to_remove(steps, {.newest = 60, .replaced = {30, 50}}), (Steps{30, 50}));
+  EXPECT_EQ(checkpoints_to_remove(steps, {.newest = 60, .best = 50, .replaced = {50}}), Steps{});
+  EXPECT_EQ(checkpoints_to_remove(steps, {.newest = 60, .named_best = 50, .replaced = {50}}), Steps{});
+  EXPECT_EQ(checkpoints_to_remove(steps, {.newest = 60, .every = 25, .replaced = {50}}), Steps{});
+  EXPECT_EQ(checkpoints_to_remove(steps, {.newest = 60, .replaced = {60}}), Steps{});
+  EXPECT_EQ(checkpoints_to_remove(steps, {.newest = 60, .keep = 4, .beside = 50}), Steps{10});
+}
+
+TEST(Checkpoint, ADiskThatDoesNotSayHowLargeItIsMayHaveRoom) {
+  // /proc says 0 bytes in all; nothing can be made there, but not for that.
+  const auto message =
+      error_of(ExitCode::kCheckpoint, [] { save_checkpoint("/proc", 1, tensors(1), tensors(2)); });
+  EXPECT_EQ(message.find("too little space"), std::string::npos) << message;
 }
 
 TEST(Checkpoint, TheNewestIsLoaded) {

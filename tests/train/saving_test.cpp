@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -74,6 +75,49 @@ TEST(Saving, AFailureOfTheLastIsAnError) {
     });
   });
   EXPECT_NE(message.find("step 8"), std::string::npos) << message;
+}
+
+TEST(Saving, AStepThatWasSavedInVainIsSavedAgainWhereTheRunStopsThere) {
+  const TempFolder folder;
+  const auto run = RunFolder::create(folder / "run", false);
+  auto recipe = saving_recipe();
+  recipe.train.patience = 1, recipe.train.lr = 0;  // the second evaluation is no better
+  Trainer trainer(recipe, run);
+  const auto result = run_with(trainer, [&](int k) {
+    if (k == 1) block(run.checkpoints());
+    if (k == 2) unblock(run.checkpoints());
+  });
+  EXPECT_EQ(result.step, 4);
+  EXPECT_TRUE(result.stopped_early);
+  EXPECT_EQ(checkpoint_steps(run.checkpoints()), (std::vector<int64_t>{2, 4}));
+}
+
+TEST(Saving, OfThoseMadeInPassingTheNewestTwoStay) {
+  const TempFolder folder;
+  const auto run = RunFolder::create(folder / "run", false);
+  auto recipe = saving_recipe();
+  recipe.train.steps = 12, recipe.train.save_steps = 10, recipe.train.eval_steps = 8;
+  recipe.train.save_minutes = 1e-9;
+  Trainer trainer(recipe, run);
+  std::vector<int64_t> then;
+  run_with(trainer, [&](int k) {
+    if (k == 1) then = checkpoint_steps(run.checkpoints());
+  });
+  EXPECT_EQ(then, (std::vector<int64_t>{6, 7, 8})) << "6 goes once 8 is known to be good";
+  EXPECT_EQ(checkpoint_steps(run.checkpoints()), (std::vector<int64_t>{10, 12}));
+}
+
+TEST(Saving, TheBestThatIsNamedOnDiskStays) {
+  const TempFolder folder;
+  const auto run = RunFolder::create(folder / "run", false);
+  auto recipe = saving_recipe();
+  recipe.train.steps = 4, recipe.train.keep_best = true, recipe.train.keep_checkpoints = 1;
+  Trainer trainer(recipe, run);
+  run_with(trainer, [&](int k) {
+    if (k == 2) fs::remove(run.checkpoints() / "step-00000004" / "state.json");
+  });
+  ASSERT_EQ(trainer.metadata().at("best").at("step"), 4);
+  EXPECT_EQ(checkpoint_steps(run.checkpoints()), (std::vector<int64_t>{2, 4}));
 }
 
 TEST(Saving, WithKeepBestAStepThatIsNotOnDiskIsNotTheBest) {
@@ -217,6 +261,47 @@ TEST(Saving, IsToldInTheEvents) {
   ASSERT_EQ(events.size(), 22u);
   EXPECT_EQ(events.front(), "started");
   EXPECT_EQ(events.back(), "finished");
+}
+
+TEST(Saving, WhatTrainingWaitsForIsToldAsThat) {
+  const TempFolder folder;
+  auto recipe = saving_recipe();
+  recipe.train.eval_steps = 0, recipe.train.debug_syncs = true;  // no save while steps are made
+  Trainer(recipe, RunFolder::create(folder / "run", false)).run();
+  std::istringstream lines(read_file(folder / "run" / "events.jsonl"));
+  int saved = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const auto event = nlohmann::json::parse(line);
+    if (event["event"] != "saved") continue;
+    ++saved;
+    EXPECT_EQ(event["held_up"], event["seconds"]);
+  }
+  EXPECT_EQ(saved, 4);
+}
+
+TEST(Saving, WhatTrainingDoesNotChangeIsNotCopied) {
+  const NamedTensors frozen{{"base", at::ones({4})}};
+  auto copy = Snapshot::take({{{"w", at::ones({4})}}, {}}, cpu_device());
+  ASSERT_TRUE(copy);
+  copy->share(0, frozen);
+  ASSERT_EQ((*copy)[0].size(), 2u);
+  EXPECT_EQ((*copy)[0][1].second.const_data_ptr(), frozen[0].second.const_data_ptr());
+}
+
+TEST(Saving, AnAllocationThatFailsIsNoError) {
+  constexpr int64_t kFloats = int64_t{1} << 28;
+  if (cpu_device().free_memory() < int64_t{3} << 30) GTEST_SKIP() << "less than 3 GiB are free";
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
+  rlimit tight = before;
+  tight.rlim_cur = static_cast<rlim_t>(pages * ::sysconf(_SC_PAGESIZE)) + (256 << 20);
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &tight), 0);
+  std::optional<Snapshot> copy;
+  EXPECT_NO_THROW(copy = Snapshot::take({{{"w", at::ones({1}).expand({kFloats})}}}, cpu_device()));
+  ::setrlimit(RLIMIT_AS, &before);
+  EXPECT_FALSE(copy);
 }
 
 TEST(Saving, WhereThereIsNoMemoryForACopyTrainingWaits) {

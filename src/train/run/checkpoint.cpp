@@ -93,7 +93,8 @@ void require_space(const fs::path& folder, uint64_t bytes) {
   constexpr uint64_t kBesides = 1 << 16;  // state.json, folders
   std::error_code unknown;
   const auto space = fs::space(folder, unknown);
-  if (unknown || space.available >= bytes + kBesides) return;
+  // Some network file systems do not say how large they are.
+  if (unknown || space.capacity == 0 || space.available >= bytes + kBesides) return;
   throw checkpoint_error("there is too little space: it needs {}, and the disk of '{}' has {} left.",
                          human_bytes(static_cast<double>(bytes)), folder.string(),
                          human_bytes(static_cast<double>(space.available)));
@@ -180,12 +181,14 @@ void save_checkpoint(const fs::path& checkpoints, int64_t step, const NamedTenso
 
 std::vector<int64_t> checkpoints_to_remove(const std::vector<int64_t>& steps, const Retention& retention) {
   const auto stays = [&](int64_t step) {
-    return step == retention.best || (retention.every > 0 && step % retention.every == 0);
+    return step == retention.best || step == retention.named_best ||
+           (retention.every > 0 && step % retention.every == 0);
   };
   std::vector<int64_t> gone, counted;
   for (const int64_t step : steps) {
-    if (step > retention.newest) continue;
-    const bool replaced = step == retention.replaced && step != retention.newest && step != retention.best;
+    if (step > retention.newest || step == retention.beside) continue;
+    const bool replaced =
+        std::ranges::count(retention.replaced, step) > 0 && step != retention.newest && !stays(step);
     (replaced ? gone : counted).push_back(step);
   }
   for (size_t i = 0; retention.keep > 0 && i + retention.keep < counted.size(); ++i)
@@ -194,11 +197,14 @@ std::vector<int64_t> checkpoints_to_remove(const std::vector<int64_t>& steps, co
   return gone;
 }
 
+void remove_checkpoints(const fs::path& checkpoints, const std::vector<int64_t>& steps) {
+  for (const int64_t step : steps) try_to([&] { remove_checkpoint(checkpoints, step); });
+}
+
 void remove_old_checkpoints(const fs::path& checkpoints, const Retention& retention) {
   std::vector<int64_t> steps;
   try_to([&] { steps = checkpoint_steps(checkpoints); });
-  for (const int64_t step : checkpoints_to_remove(steps, retention))
-    try_to([&] { remove_checkpoint(checkpoints, step); });
+  remove_checkpoints(checkpoints, checkpoints_to_remove(steps, retention));
 }
 
 void update_metadata(const fs::path& checkpoints, int64_t step, const nlohmann::json& metadata) {

@@ -30,15 +30,18 @@ void save_checkpoint(const std::filesystem::path& checkpoints, int64_t step, con
 
 /// Which checkpoints stay.
 struct Retention {
-  int64_t newest = 0;    // the step that was saved last: later ones could not be read, and do not count
-  int64_t keep = 0;      // as many as that up to it; 0: all
-  int64_t best = 0;      // this one always
-  int64_t every = 0;     // multiples of it always; 0: none
-  int64_t replaced = 0;  // this one goes whatever `keep` says, unless it is the best
+  int64_t newest = 0;      // the step that was saved last: later ones could not be read, and do not count
+  int64_t keep = 0;        // as many as that up to it; 0: all
+  int64_t best = 0;        // this one always
+  int64_t named_best = 0;  // this one, too: the best as the newest says, which may not have heard of a better
+  int64_t every = 0;       // multiples of it always; 0: none
+  int64_t beside = 0;      // this one stays and does not count towards `keep`
+  std::vector<int64_t> replaced{};  // these go whatever `keep` says, unless they stay always
 };
 /// Steps that go, in order.
 std::vector<int64_t> checkpoints_to_remove(const std::vector<int64_t>& steps, const Retention& retention);
-/// Removes them. What cannot be removed stays, with a warning.
+/// What cannot be removed stays, with a warning.
+void remove_checkpoints(const std::filesystem::path& checkpoints, const std::vector<int64_t>& steps);
 void remove_old_checkpoints(const std::filesystem::path& checkpoints, const Retention& retention);
 
 /// Replaces the metadata of a checkpoint, all at once: what became known after it was saved.

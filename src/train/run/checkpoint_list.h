@@ -27,7 +27,7 @@ struct CheckpointFacts {
   bool newest = false;      // of those that can be read
   bool best = false;        // by train.best_by
   bool kept = false;        // for ever: train.keep_every
-  bool in_passing = false;  // train.save_minutes: the next one takes its place
+  bool in_passing = false;  // train.save_minutes: a later one takes its place
   CheckpointHealth health = CheckpointHealth::kUnverified;
   std::string problem{};             // of a damaged one, a sentence
   nlohmann::json best_evaluation{};  // of the best one: metadata's "best"

@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
 #include "core/error.h"
 #include "core/log.h"
 #include "core/terminal/progress_line.h"
+#include "core/terminal/terminal.h"
 #include "train/run/run_settings.h"
 
 namespace tightloop {
@@ -15,6 +17,11 @@ namespace tightloop {
 namespace {
 
 bool says_consumed(const Checkpoint& checkpoint) { return checkpoint.metadata.contains("consumed"); }
+
+/// 0: none.
+int64_t best_in(const nlohmann::json& metadata) {
+  return metadata.contains("best") ? metadata["best"].value("step", int64_t{0}) : 0;
+}
 
 }  // namespace
 
@@ -33,7 +40,7 @@ void RunHistory::go_on_from(const Checkpoint& checkpoint) {
   nlohmann::json metadata = checkpoint.metadata;
   metadata.update(metadata_);
   metadata_ = std::move(metadata);
-  saved_ = on_disk_ = checkpoint.step;
+  saved_ = on_disk_ = checkpoint.step, named_best_ = best_in(metadata_);
   if (!best_.go_on_from(metadata_)) {
     log::info("train.best_by was {}, is {}: the best evaluation is looked for anew.",
               metadata_["best"].value("by", "loss"), name_of(recipe_.train.best_by));
@@ -69,6 +76,12 @@ void RunHistory::wait() {
   worker_.wait();
 }
 
+bool RunHistory::wait_for_copy() {
+  const bool any = !worker_.idle();
+  wait();
+  return any;
+}
+
 RunHistory::Outcome RunHistory::outcome() {
   const std::lock_guard lock(mutex_);
   return outcome_;
@@ -79,25 +92,57 @@ void RunHistory::finish() {
   if (const auto [step, error] = outcome(); error && step == saved_) std::rethrow_exception(error);
 }
 
+void RunHistory::plan_passing(int64_t step, bool passing) {
+  // Where the save before failed, what it was to replace is there still.
+  if (on_disk_ == saved_) {
+    passing_ = metadata_.value("passed", std::vector<int64_t>());
+    if (metadata_.value("passing", int64_t{0}) == on_disk_ && on_disk_ > 0) passing_.push_back(on_disk_);
+  }
+  metadata_.erase("passing"), metadata_.erase("passed");
+  replaced_ = passing_, beside_ = 0;
+  if (!passing) return;
+  metadata_["passing"] = step;
+  if (passing_.empty()) return;
+  beside_ = passing_.back();
+  replaced_.pop_back();
+  metadata_["passed"] = std::vector<int64_t>{beside_};
+}
+
+std::optional<Snapshot> RunHistory::copy_of(const RunSnapshot& state, bool last) {
+  // That syncs are forbidden counts for every thread of the process, so that none may write meanwhile.
+  if (last || recipe_.train.debug_syncs) return {};
+  auto copy = Snapshot::take({state.weights, state.optimizer}, device_);
+  if (copy || std::exchange(told_of_waiting_, true)) return copy;
+  log::info(
+      "Training waits while checkpoints are written: there is no memory for a copy of {} beside it. {} has "
+      "{} "
+      "left{}.",
+      human_bytes(static_cast<double>(bytes_of(state.weights) + bytes_of(state.optimizer))), device_.name(),
+      human_bytes(static_cast<double>(device_.room())),
+      device_.is_cuda()
+          ? fmt::format(", the host {}", human_bytes(static_cast<double>(cpu_device().free_memory())))
+          : "");
+  return {};
+}
+
 void RunHistory::save(int64_t step, const std::function<RunSnapshot()>& state, bool last, bool passing) {
   const auto asked = save_tried_ = std::chrono::steady_clock::now();
   if (processes_.main()) {
     wait();  // one copy at a time
-    if (outcome().error == nullptr) passed_ = metadata_.value("passing", int64_t{0});
-    metadata_.erase("passing");
-    if (passing) metadata_["passing"] = step;
-    replaced_ = passed_;
+    plan_passing(step, passing);
     const RunSnapshot now = state();
     metadata_.update(origin_);
     metadata_["consumed"] = now.consumed, metadata_["evaluates"] = now.evaluates;
     metadata_["totals"] = now.totals;
-    auto copy = Snapshot::take({now.weights, now.optimizer}, device_);
-    const bool waits = last || !copy;
+    auto copy = copy_of(now, last);
+    const bool waits = !copy;
     if (!copy) copy = Snapshot::of({now.weights, now.optimizer});
-    bytes_ = bytes_of(now.weights) + bytes_of(now.optimizer), written_ = 0;
+    copy->share(0, now.frozen);
+    bytes_ = bytes_of((*copy)[0]) + bytes_of((*copy)[1]), written_ = 0;
     const std::chrono::duration<double> held_up = std::chrono::steady_clock::now() - asked;
-    worker_.add([this, order = std::make_shared<const Order>(step, std::move(*copy), metadata_, recipe_, last,
-                                                             asked, held_up.count())] { write(*order); });
+    worker_.add(
+        [this, order = std::make_shared<const Order>(step, std::move(*copy), metadata_, recipe_, last, waits,
+                                                     asked, held_up.count())] { write(*order); });
     saved_ = step;
     if (waits) wait();
     if (last) finish();
@@ -129,12 +174,13 @@ void RunHistory::write(const Order& order) {
     }
   }();
   if (!error) {
-    on_disk_ = step;
+    on_disk_ = step, named_best_ = best_in(order.metadata);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - order.asked;
+    const double held_up = order.waits ? took.count() : order.held_up;
     events_.add(step, RunEvent::kSaved,
                 fmt::format("step {} saved in {:.1f} s, {} ms of which training waited", step, took.count(),
-                            std::lround(1000 * order.held_up)),
-                {{"seconds", took.count()}, {"held_up", order.held_up}, {"bytes", written_.load()}});
+                            std::lround(1000 * held_up)),
+                {{"seconds", took.count()}, {"held_up", held_up}, {"bytes", written_.load()}});
   }
   const std::lock_guard lock(mutex_);
   outcome_ = {step, error};
@@ -149,13 +195,14 @@ void RunHistory::keep_evaluation(int64_t step, const Measured& measured) {
     if (on_disk_ != step) return;
     try {
       update_metadata(run_.checkpoints(), step, metadata);
+      named_best_ = best_in(metadata);
     } catch (const std::exception& error) {
       log::warn("The evaluation of step {} is not in its checkpoint: {}", step, error.what());
     }
   });
 }
 
-void RunHistory::roll_back(const Checkpoint& checkpoint, int64_t from, int64_t consumed) {
+bool RunHistory::roll_back(const Checkpoint& checkpoint, int64_t from, int64_t consumed) {
   nlohmann::json rollbacks = checkpoint.metadata.value("rollbacks", nlohmann::json::array());
   int64_t before = 0;
   for (const auto& one : rollbacks) before += one.value("to", int64_t{0}) == checkpoint.step;
@@ -167,25 +214,43 @@ void RunHistory::roll_back(const Checkpoint& checkpoint, int64_t from, int64_t c
                     "--train.on_spike warn.",
                     from, before, checkpoint.step));
   rollbacks.push_back({{"from", from}, {"to", checkpoint.step}, {"consumed", consumed}});
-  metadata_ = checkpoint.metadata;
-  metadata_["rollbacks"] = std::move(rollbacks), metadata_["consumed"] = consumed;
+  nlohmann::json metadata = checkpoint.metadata;
+  // Samples that no step learns from: they are no part of how long a run is.
+  metadata["passed_over"] =
+      metadata.value("passed_over", int64_t{0}) + consumed - metadata.value("consumed", consumed);
+  metadata["rollbacks"] = std::move(rollbacks), metadata["consumed"] = consumed;
+  bool told = true;
+  try {
+    if (processes_.main()) update_metadata(run_.checkpoints(), checkpoint.step, metadata);
+  } catch (const std::exception& error) {
+    log::warn("The run cannot go back to step {}, and goes on as it is: {}", checkpoint.step, error.what());
+    told = false;
+  }
+  if (processes_.any(!told)) return false;
+  metadata_ = std::move(metadata);
+  // A later save may have failed.
+  saved_ = on_disk_ = checkpoint.step, named_best_ = best_in(metadata_);
+  replaced_.clear();
   best_ = BestEvaluation(recipe_.train.best_by);
   best_.go_on_from(metadata_);
   evaluated_ = metadata_.value("evaluated", int64_t{0});
-  if (processes_.main()) update_metadata(run_.checkpoints(), checkpoint.step, metadata_);
+  return true;
 }
 
 void RunHistory::remove_old() {
   removal_is_due_ = false;
   if (!processes_.main()) return;
   const auto& train = recipe_.train;
-  const Retention retention{.newest = saved_,
-                            .keep = train.keep_checkpoints,
-                            .best = train.keep_best ? best_.step() : 0,
-                            .every = train.keep_every,
-                            .replaced = replaced_};
-  worker_.add([this, retention] {
-    if (on_disk_ == retention.newest) remove_old_checkpoints(run_.checkpoints(), retention);
+  Retention retention{.newest = saved_,
+                      .keep = train.keep_checkpoints,
+                      .best = train.keep_best ? best_.step() : 0,
+                      .every = train.keep_every,
+                      .beside = beside_,
+                      .replaced = replaced_};
+  worker_.add([this, retention]() mutable {
+    if (on_disk_ != retention.newest) return;
+    if (retention.best > 0) retention.named_best = named_best_;
+    remove_old_checkpoints(run_.checkpoints(), retention);
   });
 }
 

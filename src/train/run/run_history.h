@@ -8,6 +8,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <vector>
 
 #include "core/device.h"
 #include "core/worker.h"
@@ -26,6 +27,7 @@ namespace tightloop {
 /// What a checkpoint is made of, besides the history.
 struct RunSnapshot {
   NamedTensors weights, optimizer;
+  NamedTensors frozen{};    // weights that training does not change, and that are not copied
   int64_t consumed = 0;     // samples that all processes have had
   nlohmann::json totals{};  // see Progress
   bool evaluates = false;   // on held-out data
@@ -58,24 +60,27 @@ class RunHistory {
   /// Whether train.save_minutes have passed, as the main process counts them.
   bool save_is_due(int64_t step) const;
   /// Begins to save, once the save before is done, and waits for it where it is the `last`. A failure is a
-  /// warning unless it was the last chance. A checkpoint that is made in `passing`, because of
-  /// train.save_minutes between those of train.save_steps, is replaced by the next one. The main process is
-  /// asked for its `state`.
+  /// warning unless it was the last chance. Of checkpoints that are made in `passing`, because of
+  /// train.save_minutes between those of train.save_steps, the newest two stay until the next one that is
+  /// not. The main process is asked for its `state`.
   void save(int64_t step, const std::function<RunSnapshot()>& state, bool last, bool passing);
   /// The last step that was or is being saved.
   int64_t saved() const { return saved_; }
   /// Waits for what is being saved. Before anything that may fail.
   void wait();
-  /// Whether the checkpoint of a step is on disk, once it was waited for.
-  bool is_saved(int64_t step) { return saved_ == step && !outcome().error; }
+  /// The same; whether there was any, and with it a copy of the weights.
+  bool wait_for_copy();
+  /// The newest checkpoint that is on disk, once it was waited for; 0: none. Of the main process.
+  int64_t on_disk() const { return on_disk_; }
   /// The same at the end; the error of the newest save where that failed.
   void finish();
 
   /// The run returns to its newest checkpoint because of what happened in step `from`, and goes on with the
-  /// data after `consumed` samples. The checkpoint is told, so that a resumed run does the same. An error
-  /// after kMostRollbacks to the same one.
+  /// data after `consumed` samples. The checkpoint is told, so that a resumed run does the same: where that
+  /// fails, with a warning, nothing has changed and the answer is false. An error after kMostRollbacks to the
+  /// same one.
   static constexpr int64_t kMostRollbacks = 3;
-  void roll_back(const Checkpoint& checkpoint, int64_t from, int64_t consumed);
+  bool roll_back(const Checkpoint& checkpoint, int64_t from, int64_t consumed);
 
   /// Keeps what the evaluation of a step found in metadata() and, where the step was saved, in its
   /// checkpoint.
@@ -100,10 +105,14 @@ class RunHistory {
     Snapshot state;
     nlohmann::json metadata;
     Recipe recipe;
-    bool last = false;
+    bool last = false, waits = false;  // for its end
     std::chrono::steady_clock::time_point asked;
-    double held_up = 0;  // seconds that training waited
+    double held_up = 0;  // seconds that training waited until it could go on
   };
+  /// Sorts out which checkpoints made in passing the next save leaves, once the one before is done.
+  void plan_passing(int64_t step, bool passing);
+  /// Nothing where the save is waited for.
+  std::optional<Snapshot> copy_of(const RunSnapshot& state, bool last);
   /// On the worker's thread.
   void write(const Order& order);
   /// How the newest save that is done ended.
@@ -124,11 +133,14 @@ class RunHistory {
   int64_t evaluated_ = 0, saved_ = 0;
   std::chrono::steady_clock::time_point save_tried_;
   bool removal_is_due_ = false;
-  int64_t replaced_ = 0;  // the checkpoint that was made in passing before the newest; 0: none
-  int64_t passed_ = 0;    // the same as the save before left it
+  std::vector<int64_t> passing_;   // checkpoints that were made in passing, before the newest
+  std::vector<int64_t> replaced_;  // those of them whose place it takes
+  int64_t beside_ = 0;             // the one of them that stays; 0: none
+  bool told_of_waiting_ = false;
   std::mutex mutex_;
   Outcome outcome_;                   // by the mutex
   int64_t on_disk_ = 0;               // of the worker: the newest checkpoint
+  int64_t named_best_ = 0;            // of the worker: the best one as that says; 0: none
   std::atomic<uint64_t> written_{0};  // bytes of the save under way
   uint64_t bytes_ = 0;                // of a checkpoint
   Worker worker_;                     // last: its thread uses all of the above

@@ -6,6 +6,8 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
+#include <new>
+
 namespace tightloop {
 
 namespace {
@@ -13,15 +15,22 @@ namespace {
 constexpr int64_t kDeviceReserve = int64_t{1} << 30;  // left to training beside the copies
 constexpr int64_t kHostReserve = int64_t{1} << 29;
 
-int64_t bytes_on_device(const std::vector<NamedTensors>& lists) {
-  int64_t bytes = 0;
+/// Of tensors on a device, and of those on the host.
+struct SnapshotBytes {
+  int64_t device = 0, host = 0;
+};
+SnapshotBytes bytes_in(const std::vector<NamedTensors>& lists) {
+  SnapshotBytes bytes;
   for (const NamedTensors& list : lists)
     for (const auto& [name, tensor] : list)
-      if (!tensor.is_cpu()) bytes += static_cast<int64_t>(tensor.nbytes());
+      (tensor.is_cpu() ? bytes.host : bytes.device) += static_cast<int64_t>(tensor.nbytes());
   return bytes;
 }
 
-std::vector<NamedTensors> copies(const std::vector<NamedTensors>& lists, bool to_host) {
+bool host_has(int64_t bytes) { return bytes == 0 || cpu_device().free_memory() >= bytes + kHostReserve; }
+
+/// Nothing where memory runs out: of the host, torch says so in an error of no kind of its own.
+std::optional<std::vector<NamedTensors>> copies(const std::vector<NamedTensors>& lists, bool to_host) try {
   std::vector<NamedTensors> made;
   for (const NamedTensors& list : lists) {
     NamedTensors& copied = made.emplace_back();
@@ -31,6 +40,10 @@ std::vector<NamedTensors> copies(const std::vector<NamedTensors>& lists, bool to
     }
   }
   return made;
+} catch (const c10::Error&) {
+  return {};
+} catch (const std::bad_alloc&) {
+  return {};
 }
 
 }  // namespace
@@ -38,32 +51,32 @@ std::vector<NamedTensors> copies(const std::vector<NamedTensors>& lists, bool to
 std::optional<Snapshot> Snapshot::take(const std::vector<NamedTensors>& tensors, Device& device) {
   c10::NoGradGuard no_grad;
   Snapshot snapshot;
-  int64_t all = 0;
-  for (const NamedTensors& list : tensors) all += static_cast<int64_t>(bytes_of(list));
-  const int64_t there = bytes_on_device(tensors);
-  try {
-    if (there > 0 && device.free_memory() >= there + kDeviceReserve) {
-      snapshot.tensors_ = copies(tensors, /*to_host=*/false);
+  const SnapshotBytes bytes = bytes_in(tensors);
+  if (bytes.device > 0 && device.room() >= bytes.device + kDeviceReserve && host_has(bytes.host)) {
+    if (auto made = copies(tensors, /*to_host=*/false)) {
+      snapshot.tensors_ = std::move(*made);
       snapshot.device_ = at::Device(device.name());
       snapshot.copied_ = std::make_shared<c10::Event>(snapshot.device_->type());
       snapshot.copied_->record(
           c10::impl::VirtualGuardImpl(snapshot.device_->type()).getStream(*snapshot.device_));
       return snapshot;
     }
-    if (cpu_device().free_memory() < all + kHostReserve) return {};
-    snapshot.tensors_ = copies(tensors, /*to_host=*/true);
-    return snapshot;
-  } catch (const c10::OutOfMemoryError&) {
-    return {};
-  } catch (const std::bad_alloc&) {
-    return {};
   }
+  if (!host_has(bytes.host + bytes.device)) return {};
+  auto made = copies(tensors, /*to_host=*/true);
+  if (!made) return {};
+  snapshot.tensors_ = std::move(*made);
+  return snapshot;
 }
 
 Snapshot Snapshot::of(std::vector<NamedTensors> tensors) {
   Snapshot snapshot;
   snapshot.tensors_ = std::move(tensors);
   return snapshot;
+}
+
+void Snapshot::share(size_t which, const NamedTensors& tensors) {
+  tensors_[which].insert(tensors_[which].end(), tensors.begin(), tensors.end());
 }
 
 struct Snapshot::Reading::Guard {

@@ -32,6 +32,9 @@ class Snapshot {
     std::unique_ptr<Guard> guard_;
   };
 
+  /// Adds tensors that nobody changes, and of which no copy is needed, to one of the lists.
+  void share(size_t which, const NamedTensors& tensors);
+
   const NamedTensors& operator[](size_t which) const { return tensors_[which]; }
 
  private:
