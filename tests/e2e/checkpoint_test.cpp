@@ -104,6 +104,7 @@ TEST_F(Checkpoints, DamageIsFoundAndNamed) {
   EXPECT_TRUE(contains(found.output, "step-00000004/optimizer.safetensors' is damaged")) << found.output;
   EXPECT_EQ(in("checkpoint verify mine --step 2").exit_code, 0);
   EXPECT_EQ(in("checkpoint verify mine --step 4").exit_code, 4);
+  EXPECT_EQ(json("checkpoint verify mine@last")["checkpoints"].size(), 1u);
   const auto report = json("checkpoint verify mine")["checkpoints"];
   EXPECT_EQ(report[1]["whole"], false) << report;
   EXPECT_EQ(report[2]["whole"], true) << report;
@@ -137,6 +138,30 @@ TEST_F(Checkpoints, OlderOnesAreRemovedOnRequest) {
   const auto none = in("checkpoint prune mine --keep 1");
   EXPECT_EQ(none.exit_code, 4) << none.output;
   EXPECT_TRUE(fs::exists(folder_ / "runs/mine/checkpoints/step-00000006"));
+}
+
+TEST_F(Checkpoints, DamagedOnesAreNeitherCountedNorRemoved) {
+  damage(2, "model.safetensors"), damage(6, "model.safetensors");
+  const auto done = json("checkpoint prune mine --keep 2 --drop-best");
+  EXPECT_EQ(done["removed"], std::vector<int>{}) << done;
+  EXPECT_EQ(json("checkpoint prune mine --keep 1 --drop-best")["removed"], std::vector<int>{4});
+}
+
+TEST_F(Checkpoints, OneThatWasMovedElsewhereIsNotTakenForAnother) {
+  fs::create_directories(folder_ / "backup/x");
+  fs::copy(folder_ / "runs/mine/checkpoints/step-00000004", folder_ / "backup/x/step-00000004");
+  for (const char* command : {"train --resume backup/x/step-00000004", "eval --run backup/x/step-00000004"}) {
+    const auto outcome = in(command);
+    EXPECT_EQ(outcome.exit_code, 2) << command << "\n" << outcome.output;
+    EXPECT_TRUE(contains(outcome.output, "not in the folder checkpoints/ of a run")) << outcome.output;
+  }
+}
+
+TEST_F(Checkpoints, WhatShowsARunTakesThemForIt) {
+  EXPECT_EQ(in("report mine@best").exit_code, 0);
+  EXPECT_TRUE(fs::exists(folder_ / "runs/mine/report.html"));
+  EXPECT_EQ(in("top mine@4 --once").exit_code, 0);
+  EXPECT_EQ(in("runs --compare mine@2 mine@last").exit_code, 0);
 }
 
 TEST_F(Checkpoints, ARunKeepsSamplesAndAccuracyOfItsEvaluations) {

@@ -101,8 +101,16 @@ void list(const CheckpointArguments& options) {
   put(shown(text));
 }
 
+/// Whether RUN@last was named, which stands for the run's folder.
+bool names_last(const std::string& name, const RunFolder& run) {
+  const auto parts = split_checkpoint_name(name);
+  return parts && parts->which == "last" && !run.root().string().ends_with(name);
+}
+
 void verify(const CheckpointArguments& options) {
   auto [run, named] = choose(options.run);
+  // Not the newest that is whole: whether the newest is, is the question.
+  if (!named && names_last(options.run, run)) named = checkpoint_steps(run.checkpoints()).back();
   if (named && options.step)
     throw usage_error("'{}' names a step, and --step does, too: give one of them.", options.run);
   const auto step = named ? named : options.step;
@@ -182,19 +190,23 @@ void diff(const CheckpointArguments& options) {
   put(options.json ? dump(difference_json(found)) + "\n" : shown(difference_text(found)));
 }
 
-/// The newest step whose checkpoint verifies: that one is never removed.
-int64_t newest_whole(const RunFolder& run, const std::vector<int64_t>& steps) {
-  for (const int64_t step : std::views::reverse(steps)) {
+/// The steps whose checkpoints verify, in order: others are neither counted nor removed.
+std::vector<int64_t> whole_steps(const RunFolder& run, const std::vector<CheckpointFacts>& facts) {
+  std::vector<int64_t> steps;
+  for (const auto& one : facts) {
+    throw_if_interrupted();
     try {
-      verify_checkpoint(run.checkpoints(), step);
-      return step;
+      if (one.health != CheckpointHealth::kVerified) verify_checkpoint(run.checkpoints(), one.step);
+      steps.push_back(one.step);
     } catch (const Error& error) {
       if (error.code() != ExitCode::kCheckpoint) throw;
-      log::warn("The checkpoint of step {} cannot be used, and is left as it is: {}", step, error.what());
+      log::warn("The checkpoint of step {} cannot be used, and is left as it is: {}", one.step, error.what());
     }
   }
-  throw checkpoint_error("none of the checkpoints in '{}' can be read, so none is removed.",
-                         run.checkpoints().string());
+  if (steps.empty())
+    throw checkpoint_error("none of the checkpoints in '{}' can be read, so none is removed.",
+                           run.checkpoints().string());
+  return steps;
 }
 
 void prune(const CheckpointArguments& options) {
@@ -203,10 +215,10 @@ void prune(const CheckpointArguments& options) {
   // Held until the end: a run that is being trained removes its checkpoints itself.
   const RunFolder run = options.dry_run ? named : RunFolder::resume(named.root());
   const auto facts = list_checkpoints(run);
-  const auto steps = checkpoint_steps(run.checkpoints());
+  const auto steps = whole_steps(run, facts);
   Recipe recipe;
   recipe.bind().load(run.config());
-  const Retention retention{.newest = newest_whole(run, steps),
+  const Retention retention{.newest = steps.back(),
                             .keep = options.keep,
                             .best = options.drop_best ? 0 : best_step_of(run.checkpoints()).value_or(0),
                             .every = options.every.value_or(recipe.train.keep_every)};
@@ -214,7 +226,7 @@ void prune(const CheckpointArguments& options) {
   uint64_t bytes = 0;
   for (const auto& one : facts)
     if (std::ranges::count(gone, one.step)) bytes += one.bytes;
-  if (!options.dry_run) remove_old_checkpoints(run.checkpoints(), retention);
+  if (!options.dry_run) remove_checkpoints(run.checkpoints(), gone);
   const auto left = checkpoint_steps(run.checkpoints());
   const auto stays = [&](int64_t one) { return !std::ranges::count(gone, one); };
   std::vector<int64_t> kept;
