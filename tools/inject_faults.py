@@ -6,6 +6,7 @@ No crash, no hang, nothing lost, nothing accepted with another meaning in silenc
 usage: tools/inject_faults.py [--only FAMILY] [--count N] [--kills N] [--seed N] [--quick]
 """
 import argparse
+import collections
 import os
 import pathlib
 import signal
@@ -15,11 +16,11 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.dont_write_bytecode = True
-from faults import changes, damage, hostile, kills, limits, signals, together  # noqa: E402
+from faults import changes, checkpoints, damage, hostile, kills, limits, signals, together  # noqa: E402
 from faults.harness import ALLOWED, FORBIDDEN, Bench  # noqa: E402
 
 FAMILIES = {"damage": damage, "signals": signals, "limits": limits, "together": together, "changes": changes,
-            "hostile": hostile, "kills": kills}
+            "hostile": hostile, "kills": kills, "checkpoints": checkpoints}
 
 
 def options():
@@ -32,7 +33,10 @@ def options():
     parser.add_argument("--count", type=int, default=0,
                         help="damages of each kind of file (default 24), trials of two at once (default 4)")
     parser.add_argument("--kills", type=int, default=0,
-                        help="SIGKILLs at random moments, each followed by --resume (default 100)")
+                        help="SIGKILLs at random moments, each followed by --resume (default 200)")
+    parser.add_argument("--terms", type=int, default=0, help="SIGTERMs, each followed by --resume (default 50)")
+    parser.add_argument("--minutes", type=float, default=5, help="of a run that is killed every 20 s (default 5)")
+    parser.add_argument("--offsets", type=int, default=0, help="damages of one checkpoint's files (default 1000)")
     parser.add_argument("--quick", action="store_true", help="a few of each, in about a minute")
     parser.add_argument("--timeout", type=float, default=120, help="seconds after which a call hangs")
     parser.add_argument("--jobs", type=int, default=2, help="damages tried at the same time")
@@ -40,7 +44,9 @@ def options():
     chosen = parser.parse_args()
     chosen.trials = chosen.count or (1 if chosen.quick else 4)
     chosen.count = chosen.count or (1 if chosen.quick else 24)
-    chosen.kills = chosen.kills or (3 if chosen.quick else 100)
+    chosen.kills = chosen.kills or (3 if chosen.quick else 200)
+    chosen.terms = chosen.terms or (2 if chosen.quick else 50)
+    chosen.offsets = chosen.offsets or (6 if chosen.quick else 1000)
     if not os.access(chosen.program, os.X_OK):
         sys.exit(f"inject_faults.py: there is no program '{chosen.program}'. Build it (tools/build release tightloop), "
                  "or name one with --program.")
@@ -73,7 +79,8 @@ def main():
                 family.inject(bench)
             finally:
                 bench.close()
-            count = bench.counts[family.FAMILY]
+            count = sum((bench.counts[each] for each in getattr(family, "FAMILIES", [family.FAMILY])),
+                        collections.Counter())
             print(f"{name}: {sum(count.values())} faults in {time.time() - started:.0f} s: "
                   + ", ".join(f"{number} {verdict}" for verdict, number in count.most_common()), flush=True)
     print("\n" + table(bench.counts))
