@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "core/random.h"
+#include "data/batch/pack.h"
 #include "support.h"
 
 namespace tightloop {
@@ -121,6 +124,66 @@ TEST(PackedRows, EveryPositionOfEveryDocumentOnce) {
     EXPECT_EQ(predicted.size(), wanted);
     EXPECT_NEAR(plan->padding_share(), padding / (24.0 * plan->rows()), 1e-12);
     EXPECT_LT(plan->padding_share(), 0.05);
+  }
+}
+
+// What RowPacking does, as plainly as it can be said.
+struct PlainPacking {
+  PlainPacking(const Documents& documents, int64_t length, uint64_t seed) {
+    const Permutation order(documents.size(), seed);
+    std::vector<Piece> window;
+    for (uint64_t i = 0; i < documents.size(); ++i) {
+      uint64_t position = documents.begin(order[i]);
+      auto left = static_cast<int64_t>(documents.length(order[i])) - 1;
+      for (; left > 0; position += length, left -= length)
+        window.push_back({position, std::min(left, length)});
+      if ((i + 1) % 16384 == 0) pack(window, length);
+    }
+    pack(window, length);
+  }
+
+  void pack(std::vector<Piece>& window, int64_t length) {
+    std::ranges::stable_sort(window, [](const Piece& a, const Piece& b) { return a.count > b.count; });
+    const size_t first = rows.size();
+    std::set<std::pair<int64_t, size_t>> by_room;
+    for (const Piece& piece : window) {
+      int64_t room = length;
+      size_t row = rows.size();
+      if (const auto best = by_room.lower_bound({piece.count, first}); best != by_room.end()) {
+        std::tie(room, row) = *best;
+        by_room.erase(best);
+      } else {
+        rows.emplace_back();
+      }
+      rows[row].push_back(piece);
+      if (room > piece.count) by_room.insert({room - piece.count, row});
+    }
+    window.clear();
+  }
+
+  std::vector<std::vector<Piece>> rows;
+};
+
+TEST(PackedRows, AreThoseOfThePlainWay) {
+  for (const int64_t length : {1, 2, 63, 64, 65, 128, 200}) {
+    Random random(length);
+    std::vector<int> lengths;  // of three windows, the last not full
+    for (int i = 0; i < 40000; ++i)
+      lengths.push_back(static_cast<int>(random.below(random.below(10) ? 70 : 500)));
+    const auto store = numbered(lengths, 1 << 30);
+    const PlainPacking plain(*store, length, 5);
+    const RowPacking packing(*store, length, 5);
+    ASSERT_EQ(packing.row_begins.size(), plain.rows.size() + 1) << length;
+    for (size_t row = 0; row < plain.rows.size(); ++row) {
+      const auto& pieces = plain.rows[row];
+      ASSERT_EQ(packing.row_begins[row + 1] - packing.row_begins[row], pieces.size())
+          << length << ", " << row;
+      for (size_t i = 0; i < pieces.size(); ++i) {
+        const Piece& piece = packing.pieces[packing.row_begins[row] + i];
+        ASSERT_EQ(piece.position, pieces[i].position) << length << ", " << row;
+        ASSERT_EQ(piece.count, pieces[i].count) << length << ", " << row;
+      }
+    }
   }
 }
 

@@ -61,11 +61,16 @@ const LoaderOptions& checked(const LoaderOptions& options, const Documents* docu
 
 }  // namespace
 
+std::shared_ptr<const RowPlan> make_row_plan(const LoaderOptions& options,
+                                             std::shared_ptr<const Documents> documents) {
+  return make_row_plan(options.rows_kind, std::move(documents), options.seq_len, options.pad_id,
+                       options.seed);
+}
+
 Loader::Loader(std::shared_ptr<const Documents> documents, const LoaderOptions& options)
     : options_(checked(options, documents.get())),
       first_row_(options.first_row.value_or(options.first_batch * options.world * options.rows)),
-      plan_(make_row_plan(options.rows_kind, std::move(documents), options.seq_len, options.pad_id,
-                          options.seed)) {
+      plan_(options.plan ? options.plan : make_row_plan(options, std::move(documents))) {
   if (options.rows > INT32_MAX / plan_->length()) {
     throw usage_error("{} rows of {} tokens are more than a batch can hold.", options.rows, plan_->length());
   }

@@ -28,11 +28,16 @@ struct LoaderOptions {
   int64_t rank = 0, world = 1;
   int64_t first_batch = 0;                                  // go on from this micro-batch
   std::shared_ptr<const std::vector<int32_t>> token_bytes;  // of each id; null: Batch::bytes stay 0
-  std::optional<uint64_t> first_row;  // with this row, where batches before had another size or world
+  std::optional<uint64_t> first_row;    // with this row, where batches before had another size or world
+  std::shared_ptr<const RowPlan> plan;  // of these documents and options, where it is there; null: made
 };
 
 /// The options as the configuration has them; rows, seed, rank, world and first_batch are the caller's.
 LoaderOptions loader_options(const DataConfig& config);
+
+/// The rows that a loader with these options takes, to be made once for several of them.
+std::shared_ptr<const RowPlan> make_row_plan(const LoaderOptions& options,
+                                             std::shared_ptr<const Documents> documents);
 
 /// Micro-batches, prepared ahead by threads. Batch k of rank r is a function of (seed, data, k, r) alone:
 /// global row (k * world + r) * rows + i of a sequence that goes over all rows, each pass in another order.

@@ -18,7 +18,7 @@ struct Piece {
 /// Documents are taken in an order shuffled by `seed`, a window of them at a time (so that memory and time
 /// stay linear and the result is the same however many are packed later); within a window, longest first,
 /// each goes into the row that it fills best. Documents of fewer than two tokens predict nothing and are left
-/// out.
+/// out. Windows are packed by all cores at once; the result does not depend on how many there are.
 struct RowPacking {
   RowPacking(const Documents& documents, int64_t length, uint64_t seed);
 

@@ -107,10 +107,9 @@ int64_t LanguageTask::positions() const {
   return recipe_.train.micro_batch * length;
 }
 
-uint64_t LanguageTask::epoch_samples() const {
-  const LoaderOptions options = loading();
-  return make_row_plan(options.rows_kind, dataset_.train, options.seq_len, options.pad_id, options.seed)
-      ->rows();
+uint64_t LanguageTask::epoch_samples() {
+  if (!plan_) plan_ = make_row_plan(loading(), dataset_.train);
+  return plan_->rows();
 }
 
 void LanguageTask::open(int64_t first_micro_batch, int64_t consumed, int rank, int world) {
@@ -119,6 +118,7 @@ void LanguageTask::open(int64_t first_micro_batch, int64_t consumed, int rank, i
   options.rank = rank, options.world = world;
   // What is added to the cross entropy is no information: such a loss is not told in bits.
   if (recipe_.train.label_smoothing != 0 || recipe_.train.z_loss != 0) options.token_bytes.reset();
+  options.plan = plan_;
   loader_ = std::make_unique<Loader>(dataset_.train, options);
   const RowPlan& plan = loader_->plan();
   if (plan.cut_tokens() > 0)

@@ -33,7 +33,7 @@ class LanguageTask : public Task {
   int64_t positions() const override;
 
   int64_t samples() const override { return recipe_.train.micro_batch; }
-  uint64_t epoch_samples() const override;
+  uint64_t epoch_samples() override;
   void open(int64_t first_micro_batch, int64_t consumed, int rank, int world) override;
   Staged next(bool pin) override;
   Staged again(int64_t micro_batch) override;
@@ -62,7 +62,8 @@ class LanguageTask : public Task {
   std::unique_ptr<Tokenizer> tokenizer_;
   Dataset dataset_;
   std::unique_ptr<LanguageModel> model_;
-  std::unique_ptr<Adapters> adapters_;  // null without lora.rank
+  std::unique_ptr<Adapters> adapters_;   // null without lora.rank
+  std::shared_ptr<const RowPlan> plan_;  // null before epoch_samples() has counted
   std::unique_ptr<Loader> loader_;
 };
 

@@ -59,7 +59,7 @@ class Task {
   /// Samples in a micro-batch, as the place in the data counts them: rows, or batches of pairs.
   virtual int64_t samples() const = 0;
   /// Samples in one pass over the training data.
-  virtual uint64_t epoch_samples() const = 0;
+  virtual uint64_t epoch_samples() = 0;
   /// Starts loading at a micro-batch, counted from 0, for this process of several, after so many samples of
   /// all processes.
   virtual void open(int64_t first_micro_batch, int64_t consumed, int rank, int world) = 0;

@@ -75,7 +75,7 @@ std::string TranslationTask::description() const {
       recipe_.data.seq_len, 100 * plan.padding_share());
 }
 
-uint64_t TranslationTask::epoch_samples() const { return PairPlan(*dataset_.train, loading()).batches(); }
+uint64_t TranslationTask::epoch_samples() { return PairPlan(*dataset_.train, loading()).batches(); }
 
 void TranslationTask::open(int64_t first_micro_batch, int64_t consumed, int rank, int world) {
   PairOptions options = loading();

@@ -29,7 +29,7 @@ class TranslationTask : public Task {
   int64_t positions() const override { return recipe_.data.batch_tokens; }
 
   int64_t samples() const override { return 1; }
-  uint64_t epoch_samples() const override;
+  uint64_t epoch_samples() override;
   void open(int64_t first_micro_batch, int64_t consumed, int rank, int world) override;
   Staged next(bool pin) override;
   Staged again(int64_t micro_batch) override;
