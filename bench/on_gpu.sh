@@ -2,7 +2,7 @@
 # Everything that needs a GPU, in one call, with a table at the end. Runs from a checkout whose programs were built elsewhere:
 #   bench/pack.sh carry                    where it was built: programs and the libraries that the GPU machine lacks -> carry/
 #   bench/on_gpu.sh carry OUT [PART...]    where the GPU is: logs go to OUT/
-# Parts: tests sanitizer steps older kernels naive graphs memory data costs watching deterministic quickstart resume stages shakespeare translation pairs decoding ablation (default: all).
+# Parts: tests sanitizer steps variants older kernels naive graphs memory data costs watching deterministic quickstart resume stages shakespeare translation pairs decoding ablation (default: all).
 # The GPU machine must have the torch version of tools/versions in its Python. Texts, where a part wants some, lie in carry/data.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -40,14 +40,26 @@ sanitizer() {
       --gtest_brief=1 --gtest_filter="$filter" >"$out/$tool.txt" 2>&1 </dev/null
     row "compute-sanitizer $tool" "exit $?, $(grep 'SUMMARY' "$out/$tool.txt" | tail -1 | sed 's/=* *//'), $((SECONDS - started)) s"
   done <<'END'
-memcheck *RmsNorm*/cuda:*Rope*/cuda:*Swiglu*/cuda:*CrossEntropy*/cuda:*FusedHead*/cuda:*Adamw*/cuda:*MuonOn*/cuda:*GradientNorm*/cuda:*LossBuffer*/cuda:*Dropout*/cuda:*Stamp*/cuda:*AttentionOn*/cuda:*ResidualNorm*/cuda:*Activation*/cuda:*SplitHeads*/cuda:*EmbeddingOn*/cuda
-racecheck *RmsNorm*/cuda:*Swiglu*/cuda:*GradientNorm*/cuda:*CrossEntropy*/cuda:*AttentionOn*/cuda:*ResidualNorm*/cuda:*Activation*/cuda:*SplitHeads*/cuda:*EmbeddingOn*/cuda
+memcheck *RmsNorm*/cuda:*Rope*/cuda:*Swiglu*/cuda:*CrossEntropy*/cuda:*FusedHead*/cuda:*Adamw*/cuda:*MuonOn*/cuda:*GradientNorm*/cuda:*LossBuffer*/cuda:*Dropout*/cuda:*Stamp*/cuda:*AttentionOn*/cuda:*ResidualNorm*/cuda:*Activation*/cuda:*SplitHeads*/cuda:*EmbeddingOn*/cuda:*Fp8On*/cuda:*GatedAddOn*/cuda:*GeluLinearOn*/cuda
+racecheck *RmsNorm*/cuda:*Swiglu*/cuda:*GradientNorm*/cuda:*CrossEntropy*/cuda:*AttentionOn*/cuda:*ResidualNorm*/cuda:*Activation*/cuda:*SplitHeads*/cuda:*EmbeddingOn*/cuda:*Fp8On*/cuda:*GatedAddOn*/cuda
+initcheck *Fp8On*/cuda:*GatedAddOn*/cuda:*Activation*/cuda:*CrossEntropy*/cuda
 END
 }
 
 steps() {
   row "AdamW alone, gpt2-124m" "$(tightloop bench update configs/gpt2-124m.yaml --json 2>>"$out/errors.txt")"
   for w in $works; do row "step $w" "$(step "configs/$w.yaml" --synthetic --steps 20 | brief)"; done
+}
+
+# The same with what recipes leave out: fp8, nanochat's windows, dropout.
+variants() {
+  for w in ${WORKS:-gpt2-124m nanochat-d12 nanochat-d20}; do
+    row "step $w, fp8" "$(step "configs/$w.yaml" --synthetic --steps 20 --train.precision fp8 | brief)"
+    case $w in
+      nanochat*) for p in bf16 fp8; do row "step $w, windows SSSL, $p" "$(step "configs/$w.yaml" --synthetic --steps 20 --model.window_pattern SSSL --train.precision $p | brief)"; done ;;
+      gpt2*) row "step $w, dropout 0.1" "$(step "configs/$w.yaml" --synthetic --steps 20 --model.dropout 0.1 | brief)" ;;
+    esac
+  done
 }
 
 # Another build (OLDER=FOLDER with tightloop and the plug-in of it) and this one, alternately: three rounds each, milliseconds a step.
@@ -255,7 +267,7 @@ ablation() {
 
 [ -e "$carry/libtightloop_cuda.so" ] || gunzip -k "$carry/libtightloop_cuda.so.gz"
 tightloop doctor >"$out/doctor.txt"
-for part in "${@:-tests sanitizer steps kernels naive graphs memory data costs watching deterministic quickstart resume stages shakespeare translation pairs decoding ablation}"; do
+for part in "${@:-tests sanitizer steps variants kernels naive graphs memory data costs watching deterministic quickstart resume stages shakespeare translation pairs decoding ablation}"; do
   for one in $part; do
     started_part=$SECONDS
     "$one"

@@ -43,7 +43,7 @@ if(CUDNN_INCLUDE AND EXISTS ${CUDNN_FRONTEND}/cudnn_frontend.h)
 else()
   message(STATUS "cudnn.h or cuDNN's frontend not found: windows, documents and dropout take attention with a mask")
   get_target_property(sources tightloop_cuda SOURCES)
-  list(FILTER sources EXCLUDE REGEX "/cudnn_")
+  list(FILTER sources EXCLUDE REGEX "/cudnn_[a-z_]+\\.cpp$")
   set_property(TARGET tightloop_cuda PROPERTY SOURCES ${sources})
 endif()
 target_compile_options(tightloop_cuda PRIVATE

@@ -12,9 +12,10 @@
 
 namespace tightloop {
 
+/// Processes::Timing has the numbers.
 struct HeartbeatTiming {
-  std::chrono::milliseconds beat{500};
-  int missed = 14;  // beats in a row without which a peer counts as dead
+  std::chrono::milliseconds beat;
+  int missed;  // beats in a row without which a peer counts as dead
 };
 
 /// Tells a peer that is dead from one that is busy: every process counts up a number in the store, from a

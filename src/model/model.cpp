@@ -4,12 +4,14 @@
 #include <ATen/ops/tanh.h>
 
 #include "model/family.h"
+#include "ops/fp8/fp8_linear.h"
 #include "ops/linear.h"
 
 namespace tightloop {
 
 at::Tensor Model::logits(const at::Tensor& hidden) const {
   const Head head = this->head();
+  const ops::WithoutFp8 as_the_fused_head;
   const auto logits = ops::linear(hidden, head.weight_VD);
   if (head.softcap == 0) return logits;
   return at::tanh(logits.to(at::kFloat) / head.softcap) * head.softcap;

@@ -105,7 +105,7 @@ void TrainConfig::describe(Fields& fields) {
           "CUDA graphs of forward, backward and update, one for each shape; auto: where they can be captured")
       .on_off("on", "off");
   fields.add("deterministic", deterministic,
-             "The same bits in every run on the same device; slower, and without cuDNN's attention");
+             "The same bits in every run on the same device; a little slower on a GPU");
   fields.add("loss_scale", loss_scale, "fp16: initial loss scale").range(1e-30, 1e30);
   fields
       .add("loss_scale_growth_steps", loss_scale_growth_steps,

@@ -16,6 +16,7 @@
 #include "core/version.h"
 #include "model/model_size.h"
 #include "ops/attention/attention_counter.h"
+#include "ops/fp8/fp8_linear.h"
 #include "train/engine/device_speed.h"
 #include "train/engine/precision.h"
 #include "train/report/metric_table.h"
@@ -390,6 +391,7 @@ std::optional<Task::Evaluation> Trainer::measure(int64_t step) {
 
 void Trainer::sample(int64_t step) {
   if (!sampler_ || !samples_) return;
+  const ops::WithoutFp8 as_exported;
   try {
     task_->refresh_weights();
     const auto samples = sampler_();

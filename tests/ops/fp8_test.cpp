@@ -60,6 +60,9 @@ TEST_P(Fp8On, WhatIsNotFiniteStaysSo) {
     EXPECT_TRUE(cast.rows.cpu().to(at::kFloat)[3][5].isnan().item<bool>()) << bad;
     EXPECT_TRUE(cast.columns.cpu().to(at::kFloat)[5][3].isnan().item<bool>()) << bad;
   }
+  const auto tiny = at::full({16, 16}, 1e-35, at::TensorOptions(at::kBFloat16).device(device));
+  const auto vanished = ops::fp8_cast(tiny, ops::absolute_max(tiny), Fp8Format::kE5m2, true, false);
+  EXPECT_EQ(vanished.rows.to(at::kFloat).abs().max().item<float>(), 0) << "not NaN";
   const auto nothing = at::zeros({16, 16}, at::TensorOptions(at::kBFloat16).device(device));
   const auto cast = ops::fp8_cast(nothing, ops::absolute_max(nothing), Fp8Format::kE4m3, true, false);
   EXPECT_EQ(cast.scale.item<float>(), 1);

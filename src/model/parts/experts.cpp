@@ -13,6 +13,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "ops/config.h"
+#include "ops/fp8/fp8_linear.h"
 #include "ops/linear.h"
 #include "ops/operator.h"
 #include "ops/pointwise/swiglu.h"
@@ -78,6 +79,7 @@ at::Tensor combine(const at::Tensor& outputs, const Routing& routing, const at::
 }  // namespace
 
 Routing route(const at::Tensor& x, const Experts& experts, const ModelConfig& config) {
+  const ops::WithoutFp8 chosen_as_in_use;
   const auto logits = ops::linear(x.reshape({-1, x.size(-1)}), experts.router_ED);
   Routing routing;
   routing.scores_NE = at::softmax(logits, -1, ops::compute_dtype(x));
@@ -110,6 +112,7 @@ at::Tensor run_experts_plain(const at::Tensor& x, const Routing& routing, const 
   const auto tokens = x.reshape({-1, D});
   const auto flat = routing.chosen_NP.flatten();
   auto outputs = at::zeros({flat.size(0), D}, x.options());
+  const ops::WithoutFp8 as_grouped;
   for (int64_t e = 0; e < experts.router_ED.size(0); ++e) {
     const auto choices = (flat == e).nonzero().flatten();
     const auto rows = tokens.index_select(0, choices.floor_divide(P));

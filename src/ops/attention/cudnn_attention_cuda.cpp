@@ -37,13 +37,21 @@ using torch::autograd::variable_list;
 /// Plans by device and problem, each made once and kept: the process has few of them.
 class Plans {
  public:
+  /// Whether one more is worth its time for a call that is not trained on, as those of texts of all lengths
+  /// are.
+  bool worth_making(const CudnnProblem& problem, c10::DeviceIndex device) {
+    constexpr size_t kMost = 64;
+    const std::lock_guard lock(mutex_);
+    return plans_.size() < kMost || plans_.contains({device, problem});
+  }
   /// Null where cuDNN has none.
   const CudnnPlan* find(const CudnnProblem& problem, c10::DeviceIndex device) {
     const std::lock_guard lock(mutex_);
-    const auto [at, missing] = plans_.try_emplace({device, problem});
-    if (missing) {
+    auto at = plans_.find({device, problem});
+    if (at == plans_.end()) {
       std::string why;
-      at->second = make_cudnn_plan(at::native::getCudnnHandle(), problem, why);
+      auto made = make_cudnn_plan(at::native::getCudnnHandle(), problem, why);
+      at = plans_.try_emplace({device, problem}, std::move(made)).first;
       if (!at->second) log::write(log::Level::kDebug, "cuDNN has no attention for this shape: " + why);
     }
     return at->second.get();
@@ -251,9 +259,13 @@ bool can(const AttentionCall& call) {
   const Guard guard(q.device());
   const Setup setup(call);
   const auto device = q.device().index();
-  if (!plans().find(setup.problem(parts), device)) return false;
-  const bool learns = c10::GradMode::is_enabled() &&
-                      (q.requires_grad() || call.k_BKPS.requires_grad() || call.v_BKPS.requires_grad());
+  // With dropout always: a block that is computed again must find what the first pass found.
+  const bool learns = call.drop.rate > 0 ||
+                      (c10::GradMode::is_enabled() &&
+                       (q.requires_grad() || call.k_BKPS.requires_grad() || call.v_BKPS.requires_grad()));
+  const auto problem = setup.problem(parts);
+  if (!learns && !plans().worth_making(problem, device)) return false;
+  if (!plans().find(problem, device)) return false;
   return !learns || plans().find(setup.backward_problem(parts, is_packed(call)), device);
 }
 

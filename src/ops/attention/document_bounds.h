@@ -17,6 +17,10 @@ class DocumentBounds {
   /// end may be empty; there are more of them than documents, so that other batches find the same shapes.
   explicit DocumentBounds(at::Tensor bounds) : bounds_(std::move(bounds)) {}
 
+  /// How many documents a batch is taken to have: one of few numbers, so that batches share captured graphs,
+  /// and at most a quarter (or 3) more than there are.
+  static int64_t rounded(int64_t documents);
+
   int64_t documents() const { return bounds_.size(0) - 1; }
   /// int32 (M).
   const at::Tensor& lengths();

@@ -14,6 +14,8 @@ namespace {
 
 using at::Tensor;
 
+constexpr double kSmallestMost = 1e-30;
+
 // There is no CPU kernel: products of fp8 are for GPUs.
 TORCH_LIBRARY_FRAGMENT(tightloop, m) {
   m.def("absolute_max(Tensor x) -> Tensor");
@@ -54,8 +56,9 @@ Tensor absolute_max_plain(const Tensor& x) {
 
 Fp8Matrix fp8_cast_plain(const Tensor& x, const Tensor& most, Fp8Format format, bool rows, bool columns) {
   const double largest = format == Fp8Format::kE5m2 ? 57344 : 448;
-  const Tensor scale = at::where(most > 0, most / largest, 1);
-  const Tensor scaled = (x.to(at::kFloat) * at::where(most > 0, largest / most, 1)).clamp(-largest, largest);
+  const Tensor scales = most >= kSmallestMost;
+  const Tensor scale = at::where(scales, most / largest, 1);
+  const Tensor scaled = (x.to(at::kFloat) * at::where(scales, largest / most, 1)).clamp(-largest, largest);
   const Tensor cast = scaled.to(format == Fp8Format::kE5m2 ? at::kFloat8_e5m2 : at::kFloat8_e4m3fn);
   return {rows ? cast : Tensor(), columns ? cast.t().contiguous() : Tensor(), scale};
 }

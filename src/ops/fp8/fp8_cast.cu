@@ -11,6 +11,7 @@ namespace tightloop::ops::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr float kSmallestMost = 1e-30f;  // below it (Fp8Matrix) a scale would overflow
 
 // Blocks walk over the elements, 16 bytes a thread, four of them under way.
 template <class T>
@@ -51,7 +52,8 @@ __global__ void __launch_bounds__(kThreads) fp8_cast_kernel(const Fp8Cast c) {
   constexpr int kVec = 8, kHeight = 4;
   constexpr float kLargest = kFormat == __NV_E5M2 ? 57344.0f : 448.0f;
   __shared__ uint32_t tile[kTileColumns][kWords + 1];
-  const float most = *c.most, scale = most > 0 ? kLargest / most : 1.0f;
+  const float found = *c.most, most = found < kSmallestMost ? 0 : found;
+  const float scale = most > 0 ? kLargest / most : 1.0f;
   if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) *c.scale = most > 0 ? most / kLargest : 1.0f;
 
   const int group = threadIdx.x % (kTileColumns / kVec), word = threadIdx.x / (kTileColumns / kVec);

@@ -7,8 +7,9 @@ namespace tightloop::ops {
 /// 8-bit floating point: more digits (e4m3, up to 448) or more range (e5m2, up to 57344, for gradients).
 enum class Fp8Format { kE4m3, kE5m2 };
 
-/// A matrix (R, C) in fp8, scaled so that its largest element is the format's largest; what products take:
-/// the left factor by rows, the right one by columns. x is about rows * scale.
+/// A matrix (R, C) in fp8, scaled so that its largest element is the format's largest (one whose largest is
+/// below 1e-30 is taken as it is); what products take: the left factor by rows, the right one by columns. x
+/// is about rows * scale.
 struct Fp8Matrix {
   at::Tensor rows{};     // (R, C), dense; undefined where it was not asked for
   at::Tensor columns{};  // (C, R), dense: its transpose; undefined where it was not asked for

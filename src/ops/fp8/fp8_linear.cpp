@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_scaled_mm.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <atomic>
@@ -31,11 +32,11 @@ Tensor fp8_product(const Tensor& a_rows, const Tensor& a_scale, const Tensor& b_
 
 struct Fp8Linear : torch::autograd::Function<Fp8Linear> {
   static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight,
-                        const std::optional<Tensor>& bias) {
+                        const std::optional<Tensor>& bias, bool learns) {
     at::AutoDispatchBelowADInplaceOrView below;
     const Tensor flat = as_matrix(x).contiguous(), dense_weight = weight.contiguous();
     const auto in =
-        fp8_cast(flat, absolute_max(flat), Fp8Format::kE4m3, /*rows=*/true, weight.requires_grad());
+        fp8_cast(flat, absolute_max(flat), Fp8Format::kE4m3, /*rows=*/true, learns && weight.requires_grad());
     const Tensor most = absolute_max(dense_weight);
     const auto by = fp8_cast(dense_weight, most, Fp8Format::kE4m3, /*rows=*/true, /*columns=*/false);
     const Tensor y = fp8_product(in.rows, in.scale, by.rows, by.scale, x.scalar_type(), /*fast=*/true, bias);
@@ -63,7 +64,7 @@ struct Fp8Linear : torch::autograd::Function<Fp8Linear> {
     if (in_columns.defined())
       dweight = fp8_product(out.columns, out.scale, in_columns, in_scale, dy.scalar_type(), /*fast=*/false);
     if (context->saved_data["bias"].toBool()) dbias = dy.sum(0);
-    return {dx, dweight, dbias};
+    return {dx, dweight, dbias, Tensor()};
   }
 };
 
@@ -80,7 +81,7 @@ bool fp8_takes(const Tensor& x, const Tensor& weight) {
 }
 
 Tensor fp8_linear(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias) {
-  return Fp8Linear::apply(x, weight, bias);
+  return Fp8Linear::apply(x, weight, bias, c10::GradMode::is_enabled());  // off within the function
 }
 
 }  // namespace tightloop::ops

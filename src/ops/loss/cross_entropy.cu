@@ -107,7 +107,8 @@ __global__ void __launch_bounds__(kBlock, kMostThreads / kBlock)
   Softmax part;
   // Capped logits need no running maximum, and what their gradients come to but for a factor of the row is
   // known in the first pass: it takes the logits' place in shared memory, rounded once more.
-  const bool direct = kCapped && smoothing == 0 && cap <= kLargestDirectCap;
+  // Not in fp16, which has no room for such small numbers.
+  const bool direct = kCapped && !std::is_same_v<T, __half> && smoothing == 0 && cap <= kLargestDirectCap;
   if (direct) part.largest = cap;
   const auto add_direct = [&](float(&v)[kWide<T>]) {
 #pragma unroll

@@ -37,7 +37,7 @@ struct GeluLinearFunction : torch::autograd::Function<GeluLinearFunction> {
     static const auto kernel = find_operator<GeluLinearForward>("tightloop::gelu_linear_forward");
     const Tensor flat = x.reshape({-1, x.size(-1)});
     auto [y, before] = kernel.call(flat, weight, bias);
-    context->save_for_backward({flat, weight, bias, before});
+    context->save_for_backward({weight.requires_grad() ? flat : Tensor(), weight, bias, before});
     auto shape = x.sizes().vec();
     shape.back() = weight.size(0);
     return y.view(shape);
@@ -53,8 +53,9 @@ struct GeluLinearFunction : torch::autograd::Function<GeluLinearFunction> {
     auto [dbefore, dbias] = kernel.call(dy, before, at::zeros_like(bias),
                                         static_cast<int64_t>(ActivationKind::kGeluTanh), 0, std::nullopt, 0);
     auto shape = d[0].sizes().vec();
-    shape.back() = x.size(1);
-    return {at::matmul(dbefore, weight).view(shape), at::matmul(dbefore.t(), x), dbias};
+    shape.back() = weight.size(1);
+    return {context->needs_input_grad(0) ? at::matmul(dbefore, weight).view(shape) : Tensor(),
+            x.defined() ? at::matmul(dbefore.t(), x) : Tensor(), dbias};
   }
 };
 

@@ -10,6 +10,7 @@
 #include "core/interrupt.h"
 #include "core/terminal/progress_line.h"
 #include "ops/config.h"
+#include "ops/fp8/fp8_linear.h"
 #include "ops/linear.h"
 #include "ops/loss/fused_head.h"
 
@@ -45,6 +46,7 @@ BatchLoss loss_of(LanguageModel& model, const DeviceBatch& batch, const LossSetu
                                  .scale = scale,
                                  .correct = setup.correct};
   const auto hidden = pass.hidden_BTD.flatten(0, 1), targets = batch.targets_BT.flatten();
+  const ops::WithoutFp8 as_the_fused_head;
   const auto loss = chunks_head(model, hidden.size(0), setup.fused_head)
                         ? ops::fused_head(hidden, head.weight_VD, targets, options)
                         : ops::cross_entropy(ops::linear(hidden, head.weight_VD), targets, options);

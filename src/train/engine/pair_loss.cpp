@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "ops/fp8/fp8_linear.h"
 #include "ops/linear.h"
 #include "ops/loss/fused_head.h"
 #include "train/engine/loss.h"
@@ -20,6 +21,7 @@ ops::LossSum cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, c
       .label_smoothing = label_smoothing, .scale = scale, .correct = setup.correct};
   const int64_t logits_bytes = hidden.size(0) * weight.size(0) * weight.element_size();
   if (chunks_head(logits_bytes, setup.fused_head)) return ops::fused_head(hidden, weight, targets, options);
+  const ops::WithoutFp8 as_the_fused_head;
   return ops::cross_entropy(ops::linear(hidden, weight), targets, options);
 }
 

@@ -3,9 +3,9 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <bit>
 
 #include "core/error.h"
+#include "ops/attention/document_bounds.h"
 #include "ops/loss/cross_entropy.h"
 #include "train/engine/step_numbers.h"
 
@@ -25,13 +25,6 @@ std::vector<int32_t> documents_of(const Batch& batch) {
     packed |= begin % batch.length != 0 && std::count(batch.loss_mask + begin, batch.loss_mask + end, 1) > 0;
   }
   return packed ? ids : std::vector<int32_t>();
-}
-
-// How many documents a batch is taken to have: one of few numbers, so that batches share captured graphs, and
-// at most a quarter more than there are.
-int64_t rounded_documents(int64_t documents) {
-  const int64_t step = std::max<int64_t>(4, std::bit_floor(static_cast<uint64_t>(documents)) / 4);
-  return (documents + step - 1) / step * step;
 }
 
 struct IdAt {
@@ -76,7 +69,7 @@ Staged stage(const Batch& batch, bool pin) {
                sources = staged.layout.add(at::kLong, {batch.rows});
   if (!documents.empty()) {
     staged.layout.add(at::kInt, shape);
-    staged.layout.add(at::kInt, {rounded_documents(batch.documents) + 1});
+    staged.layout.add(at::kInt, {ops::DocumentBounds::rounded(batch.documents) + 1});
   }
   staged.allocate(pin);
   const auto parts = staged.parts();

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "train/report/chart_values.h"
+#include "train/report/metric_table.h"
 
 namespace tightloop {
 
@@ -47,6 +48,13 @@ std::string csv_cell(const std::string& text) {
     cell += letter == '\n' || letter == '\r' ? ' ' : letter;
   }
   return "\"" + cell + "\"";
+}
+
+std::vector<std::string> csv_columns() {
+  std::vector<std::string> columns;
+  for (const Metric& metric : metric_table())
+    if (!metric.list && metric.name.find('<') == metric.name.npos) columns.emplace_back(metric.name);
+  return columns;
 }
 
 CsvSink::CsvSink(fs::path file, std::vector<std::string> columns, int64_t resumed_step)

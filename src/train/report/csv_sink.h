@@ -11,6 +11,9 @@
 
 namespace tightloop {
 
+/// Columns of metrics.csv that every run has; those by source come with their first values.
+std::vector<std::string> csv_columns();
+
 /// metrics.csv: a row for each line of metrics.jsonl, a column for each number; lists are left out. A number
 /// that gets its first value later, such as the loss of a source, gets its column then: the file is written
 /// again whole.

@@ -30,6 +30,8 @@ std::optional<double> flops_of(const at::RecordFunction& call) {
     const at::Tensor &q = input(backward ? 3 : 0), &k = input(backward ? 4 : 1);
     return (backward ? 8.0 : 4.0) * static_cast<double>(q.numel()) * static_cast<double>(k.size(1));
   }
+  if (name == "tightloop::gelu_linear_forward")  // x (N, D), weight (F, D)
+    return 2.0 * static_cast<double>(input(0).numel()) * static_cast<double>(input(1).size(0));
   if (!name.starts_with("aten::")) return {};
   name.remove_prefix(6);
   if (name.starts_with("_scaled_dot_product_") && name.find("attention") != name.npos &&
@@ -42,7 +44,7 @@ std::optional<double> flops_of(const at::RecordFunction& call) {
   size_t first = 0;
   if (name == "addmm" || name == "baddbmm")
     first = 1;
-  else if (name != "mm" && name != "bmm" && name != "_grouped_mm")
+  else if (name != "mm" && name != "bmm" && name != "_grouped_mm" && name != "_scaled_mm")
     return {};
   return 2.0 * static_cast<double>(input(first).numel()) * static_cast<double>(input(first + 1).size(-1));
 }

@@ -37,14 +37,6 @@ void drop_lines_after(const fs::path& file, int64_t step) {
 
 namespace {
 
-/// Columns of metrics.csv that every run has; those by source come with their first values.
-std::vector<std::string> csv_columns() {
-  std::vector<std::string> columns;
-  for (const Metric& metric : metric_table())
-    if (!metric.list && metric.name.find('<') == metric.name.npos) columns.emplace_back(metric.name);
-  return columns;
-}
-
 /// All settings, for those who read numbers as numbers.
 nlohmann::json settings_by_section(Recipe& recipe) {
   nlohmann::json settings = nlohmann::json::object();

@@ -23,6 +23,12 @@ std::vector<std::string> doubtful_settings(const Recipe& recipe) {
     say(fmt::format(
         "train.min_lr is {}, a share of the peak: the rate ends at {:.3g}. For a tenth of the peak say 0.1.",
         train.min_lr, train.min_lr * train.lr));
+  if (const int64_t rows = train.micro_batch * recipe.data.seq_len;
+      train.precision == Precision::kFp8 && rows % 16 != 0)
+    say(fmt::format(
+        "train.precision is fp8, and micro-batches have {} tokens: products in fp8 need a multiple "
+        "of 16, so all will be bf16. Change data.seq_len or train.micro_batch.",
+        rows));
   for (const auto& file : recipe.data.val)
     if (std::ranges::count(recipe.data.train, file))
       say(
