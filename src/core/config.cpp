@@ -252,6 +252,10 @@ void Config::load_text(const std::string& yaml, const std::string& origin) {
     const auto is_name = [&](const auto& other_and_ours) { return other_and_ours.first == name; };
     return has_section(name) || (other_names_ && std::ranges::any_of(other_names_->sections, is_name));
   };
+  const auto text_of = [&](const YAML::Node& node) {
+    if (!node.IsScalar()) throw usage_error("{}: a text must stand here.", where(node.Mark()));
+    return node.Scalar();
+  };
   std::set<Field*> begun;
   const auto set_item = [&](const std::string& key, const YAML::Node& named, const YAML::Node& value,
                             bool presets) {
@@ -260,7 +264,9 @@ void Config::load_text(const std::string& yaml, const std::string& origin) {
     if (found.field->presets().empty() == presets) return;
     if (!begun.insert(found.field).second) throw usage_error("{}: '{}' is set a second time.", line, key);
     if (value.IsSequence() && found.field->is_list()) {
-      found.field->set_list(value.as<std::vector<std::string>>());
+      std::vector<std::string> texts;
+      for (const auto& one : value) texts.push_back(text_of(one));
+      found.field->set_list(texts);
       given_.insert(found.section->name + "." + found.field->name());
     } else if (value.IsScalar() || value.IsNull()) {
       std::set<Field*> none;
@@ -272,7 +278,7 @@ void Config::load_text(const std::string& yaml, const std::string& origin) {
   // Presets first: a file that names one and a value of its own means the value, in whatever order.
   for (const bool presets : {true, false})
     for (const auto& entry : root) {
-      const auto name = entry.first.as<std::string>();
+      const auto name = text_of(entry.first);
       if (entry.second.IsNull() && is_section(name)) continue;  // without keys
       if (!entry.second.IsMap()) {
         if (!look_up(name) && !is_setting(name))
@@ -282,7 +288,7 @@ void Config::load_text(const std::string& yaml, const std::string& origin) {
         continue;
       }
       for (const auto& item : entry.second)
-        set_item(name + "." + item.first.as<std::string>(), item.first, item.second, presets);
+        set_item(name + "." + text_of(item.first), item.first, item.second, presets);
     }
 }
 

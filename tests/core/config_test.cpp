@@ -152,6 +152,11 @@ TEST(Config, ErrorsInAFileNameTheLine) {
   EXPECT_NE(tab.find("my.yaml:2: a tab"), std::string::npos) << tab;
   error_of(ExitCode::kUsage, [&] { bound.config.load_text("- a\n", "my.yaml"); });
   error_of(ExitCode::kUsage, [&] { bound.config.load_text("part: 3\n", "my.yaml"); });
+  for (const char* yaml :
+       {"? [a]\n: {steps: 2}\n", "part:\n  ? [a]\n  : 2\n", "part:\n  files: [[a], b]\n"}) {
+    const auto no_text = error_of(ExitCode::kUsage, [&] { bound.config.load_text(yaml, "my.yaml"); });
+    EXPECT_NE(no_text.find("my.yaml:"), std::string::npos) << no_text;
+  }
   error_of(ExitCode::kUsage, [&] { bound.config.load_text("part: {steps: [1]}\n", "my.yaml"); });
 }
 
