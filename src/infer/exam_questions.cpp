@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/io/json_depth.h"
 #include "data/read/line_reader.h"
 #include "data/render/render.h"
 #include "infer/exam.h"
@@ -125,7 +126,8 @@ std::vector<ExamQuestion> read_exam(const std::string& file, const DataConfig& d
     const std::string where = fmt::format("'{}', line {}", file, lines.number());
     if (status != LineReader::Status::kLine) throw data_error("{} cannot be read.", where);
     if (lines.line().find_first_not_of(" \t") == std::string_view::npos) continue;
-    const auto record = nlohmann::json::parse(lines.line(), nullptr, /*allow_exceptions=*/false);
+    const auto record =
+        nlohmann::json::parse(shallow_json(lines.line()), nullptr, /*allow_exceptions=*/false);
     if (!record.is_object()) throw data_error("{} is not a JSON object.", where);
 
     ExamQuestion question;

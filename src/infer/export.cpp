@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/io/json_depth.h"
 #include "data/render/chat_jinja.h"
 #include "model/family.h"
 #include "model/files/huggingface.h"
@@ -27,7 +28,8 @@ void write_tokenizer(const Tokenizer& tokenizer, const Recipe& recipe, const fs:
   tokenizer.save(folder);
   const std::string end = tokenizer.decode(std::vector<int32_t>{tokenizer.end_of_text()});
   const fs::path path = folder / "tokenizer_config.json";
-  auto config = path_exists(path) ? nlohmann::ordered_json::parse(read_file(path)) : nlohmann::ordered_json();
+  auto config = path_exists(path) ? nlohmann::ordered_json::parse(shallow_json(read_file(path)))
+                                  : nlohmann::ordered_json();
   config["tokenizer_class"] = "PreTrainedTokenizerFast";
   config["model_max_length"] = recipe.model.context;
   config["clean_up_tokenization_spaces"] = false;

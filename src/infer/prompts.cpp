@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/interrupt.h"
+#include "core/io/json_depth.h"
 #include "data/read/line_reader.h"
 
 namespace tightloop {
@@ -17,7 +18,7 @@ constexpr uint64_t kLongestLine = uint64_t{1} << 26;
 
 TextPrompt json_prompt(std::string_view line, const Tokenizer& tokenizer, int64_t longest,
                        const std::string& where) {
-  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const auto json = nlohmann::json::parse(shallow_json(line), nullptr, /*allow_exceptions=*/false);
   if (json.is_string()) return text_prompt(json.get<std::string>(), tokenizer, longest);
   if (json.is_object() && json.contains("prompt") && json["prompt"].is_string())
     return text_prompt(json["prompt"].get<std::string>(), tokenizer, longest);

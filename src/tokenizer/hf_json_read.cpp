@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/io/json_depth.h"
 #include "tokenizer/byte_alphabet.h"
 #include "tokenizer/hf_json.h"
 
@@ -285,7 +286,8 @@ BpeModel read_hf_json(const std::filesystem::path& path) {
 // Not by simdjson, which refuses the model_max_length of 10^30 that transformers writes where there is no
 // limit.
 void read_hf_config(const std::filesystem::path& path, BpeModel& model) {
-  const auto config = nlohmann::json::parse(read_tokenizer_file(path), nullptr, /*allow_exceptions=*/false);
+  const auto config =
+      nlohmann::json::parse(shallow_json(read_tokenizer_file(path)), nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) throw data_error("{} is not a JSON object.", path.string());
   if (const auto end = config.find("eos_token"); end != config.end()) {
     const auto& content = end->is_object() && end->contains("content") ? (*end)["content"] : *end;

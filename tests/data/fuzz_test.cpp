@@ -16,6 +16,7 @@
 #include "data/read/parquet.h"
 #include "data/read/text_reader.h"
 #include "data/render/render.h"
+#include "data/store/prepare.h"
 #include "data/store/shard_writer.h"
 #include "data/store/shards.h"
 #include "support.h"
@@ -208,6 +209,28 @@ TEST(DataFuzz, Shards) {
     }
   });
   EXPECT_GT(opened, 0u);
+}
+
+TEST(DataFuzz, StateOfPrepare) {
+  testing::TempFolder folder;
+  const std::string seed =
+      R"({"all_records":3,"bad":[1,0,0],"bad_bytes":[0,9],"first_bad":["line 2: no JSON"],"key":"cf8fd3257aaf5800",)"
+      R"("records":3,"shards":1,"stage":2,"train_documents":2,"train_tokens":9,"val_documents":1,"val_tokens":4})";
+  const auto finished = [&](const std::string& state) {
+    testing::write_file(folder / "prepare.json", state);
+    try {
+      require_finished(folder.path());
+      return true;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kData) << error.what();
+      return false;
+    }
+  };
+  uint64_t taken = 0;
+  fuzz({seed}, fuzz_runs(4000), kJsonWords, [&](std::string& bytes, Random&) { taken += finished(bytes); });
+  EXPECT_GT(taken, 0u);
+  EXPECT_TRUE(finished(seed));
+  EXPECT_FALSE(finished(R"({"key":)" + std::string(1000000, '[')));
 }
 
 TEST(DataFuzz, Parquet) {

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/folder_lock.h"
 #include "core/hash.h"
+#include "core/io/json_depth.h"
 #include "core/log.h"
 #include "data/mixture.h"
 #include "data/read/data_files.h"
@@ -51,7 +52,7 @@ json to_json(const State& state) {
 
 State read_state(const fs::path& path) {
   try {
-    const json j = json::parse(read_file(path));
+    const json j = json::parse(shallow_json(read_file(path)));
     State state;
     state.key = j.at("key"), state.stage = j.at("stage"), state.records = j.at("records");
     state.totals = {j.at("all_records"),   j.at("train_documents"), j.at("train_tokens"),

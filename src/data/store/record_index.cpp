@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/io/json_depth.h"
 #include "core/terminal/progress_line.h"
 #include "data/store/index_writer.h"
 #include "data/store/kept_records.h"
@@ -49,7 +50,7 @@ std::shared_ptr<const RecordIndex::Part> open_part(const fs::path& folder, const
 RecordIndex open_folder(const fs::path& folder) {
   const fs::path path = folder / "index.json";
   try {
-    const json facts = json::parse(read_file(path));
+    const json facts = json::parse(shallow_json(read_file(path)));
     RecordIndex index;
     for (const std::string file : facts.at("files")) index.files.emplace_back(file);
     index.kept = std::make_shared<KeptReader>(folder / "kept");

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
+#include "core/io/json_depth.h"
 #include "core/terminal/progress_line.h"
 #include "model/family.h"
 #include "model/files/huggingface.h"
@@ -119,7 +120,8 @@ bool has_tokenizer(const fs::path& folder) {
 HuggingFaceFolder read_hugging_face(const fs::path& folder) {
   const fs::path file = folder / "config.json";
   try {
-    const auto config = config_from_hugging_face(nlohmann::json::parse(read_file(file)), file.string());
+    const auto config =
+        config_from_hugging_face(nlohmann::json::parse(shallow_json(read_file(file))), file.string());
     const auto files = read_tensor_files(folder);
     check_sizes(config, files, file);
     return {config, std::string(name_of(common_dtype(files)))};

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/hash.h"
+#include "core/io/json_depth.h"
 
 namespace tightloop {
 
@@ -222,7 +223,7 @@ TensorFiles read_tensor_files(const std::filesystem::path& folder) {
   }
   std::map<std::string, std::string> file_of;
   try {
-    file_of = nlohmann::json::parse(read_file(index)).at("weight_map").get<decltype(file_of)>();
+    file_of = nlohmann::json::parse(shallow_json(read_file(index))).at("weight_map").get<decltype(file_of)>();
   } catch (const nlohmann::json::exception& error) {
     throw checkpoint_error("'{}' is damaged: {}.", index.string(), error.what());
   }

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/io/json_depth.h"
 #include "core/log.h"
 #include "core/terminal/terminal.h"
 #include "train/report/csv_sink.h"
@@ -24,7 +25,7 @@ void drop_lines_after(const fs::path& file, int64_t step) {
     std::istringstream in(read_file(file));  // whole, or an error: what could not be read is not dropped
     std::string kept;
     for (std::string line; std::getline(in, line);) {
-      const auto parsed = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+      const auto parsed = nlohmann::json::parse(shallow_json(line), nullptr, /*allow_exceptions=*/false);
       if (parsed.is_object() && number_in(parsed, "global_step").value_or(0) <= static_cast<double>(step))
         kept += line + "\n";
     }

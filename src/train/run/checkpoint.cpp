@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/hash.h"
+#include "core/io/json_depth.h"
 #include "core/log.h"
 #include "core/terminal/progress_line.h"
 #include "core/terminal/terminal.h"
@@ -107,7 +108,7 @@ std::string checksum(nlohmann::json state) {
 
 nlohmann::json read_state(const fs::path& path, int64_t step) {
   if (!path_exists(path)) throw checkpoint_error("'{}' is missing.", path.string());
-  const auto state = nlohmann::json::parse(read_file(path));
+  const auto state = nlohmann::json::parse(shallow_json(read_file(path)));
   const int format = state.at("format").get<int>();
   if (format > kFormat)
     throw checkpoint_error("'{}' is of a newer version of this program (format {}).", path.string(), format);

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/io/json_depth.h"
 #include "core/log.h"
 #include "train/run/checkpoint.h"
 #include "train/run/checkpoint_name.h"
@@ -34,7 +35,7 @@ nlohmann::json dated(const fs::path& folder, const nlohmann::json& files) {
 bool was_verified(const fs::path& folder, const nlohmann::json& files) {
   const fs::path mark = folder / kVerifiedFile;
   if (!path_exists(mark)) return false;
-  const auto json = nlohmann::json::parse(read_file(mark), nullptr, /*allow_exceptions=*/false);
+  const auto json = nlohmann::json::parse(shallow_json(read_file(mark)), nullptr, /*allow_exceptions=*/false);
   return json.is_object() && json.contains("files") && json["files"] == dated(folder, files);
 }
 

@@ -10,6 +10,7 @@
 
 #include "core/files.h"
 #include "core/folder_lock.h"
+#include "core/io/json_depth.h"
 #include "core/terminal/terminal.h"
 #include "train/run/best_evaluation.h"
 #include "train/run/checkpoint.h"
@@ -139,7 +140,7 @@ RunView summary_of(const fs::path& root) {
   RunView view;
   LineOrder order(view, JsonLinesReader(run.events()).read());
   const auto add = [&](const std::string& line) {
-    const auto parsed = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const auto parsed = nlohmann::json::parse(shallow_json(line), nullptr, /*allow_exceptions=*/false);
     if (parsed.is_object()) order.add_metrics(parsed);
   };
   LinesReader reader(run.metrics());

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "core/io/json_depth.h"
 #include "train/run/run_events.h"
 
 namespace tightloop {
@@ -48,7 +49,7 @@ std::vector<nlohmann::json> JsonLinesReader::read(size_t most) {
     if (lines_.restarted()) restarted_ = true, bad_lines_ = 0;
     if (lines.empty()) break;
     for (const std::string& line : lines) {
-      auto parsed = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+      auto parsed = nlohmann::json::parse(shallow_json(line), nullptr, /*allow_exceptions=*/false);
       if (parsed.is_object())
         objects.push_back(std::move(parsed));
       else
@@ -69,8 +70,10 @@ std::optional<double> number_in(const nlohmann::json& line, const std::string& n
 }
 
 int64_t count_in(const nlohmann::json& line, const std::string& name) {
+  constexpr int64_t kMost = int64_t{1} << 53;  // differences of two are numbers, too
   const auto found = line.find(name);
-  return found != line.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+  const int64_t count = found != line.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+  return count >= 0 && count <= kMost ? count : 0;
 }
 
 std::string text_in(const nlohmann::json& line, const std::string& name) {

@@ -60,7 +60,7 @@ class JsonLinesReader {
 
 /// A number of a line, also one that is spelled ("NaN"); nothing where it has none of that name.
 std::optional<double> number_in(const nlohmann::json& line, const std::string& name);
-/// A whole number; 0 where there is none.
+/// A whole number that may be a count; 0 where there is none.
 int64_t count_in(const nlohmann::json& line, const std::string& name);
 /// A text; empty where there is none.
 std::string text_in(const nlohmann::json& line, const std::string& name);
