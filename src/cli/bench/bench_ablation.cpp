@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/costly_monitoring.h"
 #include "bench/naive_loop.h"
 #include "bench/step_timer.h"
 #include "cli/at_least.h"
@@ -81,6 +82,16 @@ void ablation(const BenchAblationArguments& options, const Settings& settings) {
     usual = median(with);
     add(one.name, median(without), usual);
   }
+  // In one process a profiler leaves its traces: after all that it must not disturb.
+  log::info("With costly monitoring ...");
+  CostlyMonitoring costly(with_all, scratch.path);
+  costly.milliseconds(1);
+  std::vector<double> watched, with;
+  for (int64_t round = 0; round < options.rounds; ++round) {
+    with.push_back(with_all.milliseconds(options.steps));
+    watched.push_back(costly.milliseconds(options.steps));
+  }
+  add("cheap monitoring", median(watched), median(with));
   log::info("The naive loop ...");
   const int64_t few = std::max<int64_t>(5, options.steps / 5);
   add("all of it: the naive loop", naive_steps(recipe, scratch.path / "naive", few).milliseconds, usual);
