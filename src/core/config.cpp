@@ -74,10 +74,18 @@ std::optional<std::vector<std::string>> bracketed(const std::string& text) {
   }
 }
 
-// The next comma that parts items; one before a space belongs to a sentence.
+// "key=value ..." with spaces before it: an entry of a list of such, as data.mixture is.
+bool begins_entry(const std::string& text, size_t at) {
+  const size_t begin = std::min(text.find_first_not_of(' ', at), text.size());
+  const size_t end = text.find_first_of(" =,", begin);
+  return end != std::string::npos && end > begin && text[end] == '=';
+}
+
+// The next comma that parts items; one before a space belongs to a sentence, unless an entry follows.
 size_t comma_after(const std::string& text, size_t begin) {
   size_t found = text.find(',', begin);
-  while (found != std::string::npos && found + 1 < text.size() && text[found + 1] == ' ')
+  while (found != std::string::npos && found + 1 < text.size() && text[found + 1] == ' ' &&
+         !begins_entry(text, found + 1))
     found = text.find(',', found + 1);
   return std::min(found, text.size());
 }
@@ -89,6 +97,7 @@ std::vector<std::string> split_list(const std::string& text) {
     return *items;
   std::vector<std::string> items;
   for (size_t begin = 0; begin < text.size();) {
+    if (begins_entry(text, begin)) begin = text.find_first_not_of(' ', begin);
     size_t end = comma_after(text, begin);
     for (size_t later = text.size(); later != std::string::npos && later > end;
          later = text.rfind(',', later - 1))

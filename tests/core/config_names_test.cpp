@@ -103,6 +103,10 @@ TEST(ConfigNames, AListOnTheCommandLineAddsUpAndReplacesTheRecipes) {
   EXPECT_EQ(named.part.files, Files{"e"}) << "a new command line begins anew";
   named.config.apply({"--train.files", "[x, 'y z']"});
   EXPECT_EQ(named.part.files, (Files{"x", "y z"})) << "as in a file";
+  named.config.apply({"--train.files", "add 1, then 2"});
+  EXPECT_EQ(named.part.files, Files{"add 1, then 2"}) << "a sentence";
+  named.config.apply({"--train.files", "name=a weight=2, name=b weight=1"});
+  EXPECT_EQ(named.part.files, (Files{"name=a weight=2", "name=b weight=1"})) << "entries of a mixture";
 }
 
 TEST(ConfigNames, AFileIsNamedAsItIsWrittenWhateverIsInItsName) {

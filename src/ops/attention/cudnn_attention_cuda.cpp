@@ -6,6 +6,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -17,6 +18,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/log.h"
 #include "cuda/operator.h"
@@ -186,8 +188,9 @@ struct CudnnAttention : torch::autograd::Function<CudnnAttention> {
   static Tensor forward(AutogradContext* context, const Tensor& q, const std::optional<Tensor>& k,
                         const std::optional<Tensor>& v, int64_t H, const c10::intrusive_ptr<Setup>& setup) {
     at::AutoDispatchBelowADInplaceOrView below;
-    const Guard guard(q.device());
+    const Guard on_device(q.device());
     const Parts parts = parts_of(q, or_undefined(k), or_undefined(v), H);
+    RECORD_FUNCTION("tightloop::attention_forward", (std::vector<c10::IValue>{parts.q, parts.k}));  // FLOPs
     const CudnnProblem problem = setup->problem(parts);
     const int64_t B = parts.q.size(0), T = problem.T, S = problem.S;
     Tensor y = at::empty({B, T, H, S}, q.options());
@@ -205,10 +208,12 @@ struct CudnnAttention : torch::autograd::Function<CudnnAttention> {
     at::AutoDispatchBelowADInplaceOrView below;
     const auto saved = context->get_saved_variables();
     const auto setup = c10::static_intrusive_pointer_cast<Setup>(context->saved_data["setup"].toCapsule());
-    const Guard guard(saved[0].device());
+    const Guard on_device(saved[0].device());
     const int64_t H = context->saved_data["heads"].toInt();
     const bool packed = !saved[1].defined();
     const Parts parts = parts_of(saved[0], saved[1], saved[2], H);
+    RECORD_FUNCTION("tightloop::attention_backward",
+                    (std::vector<c10::IValue>{d[0], saved[3], saved[4], parts.q, parts.k}));
     const CudnnProblem problem = setup->backward_problem(parts, packed);
     const Tensor dy = dense(d[0]);
     // As dense as the product that made it, so that the parts' strides are theirs.
