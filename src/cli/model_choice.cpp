@@ -108,7 +108,7 @@ std::string ModelChoice::folder() const {
   if (runs.empty()) throw usage_error("there is no run in 'runs'. Name one with --run, or train one first.");
   const std::string newest =
       std::ranges::max(runs, {}, [](const auto& run) { return file_time(RunFolder(run).config()); }).string();
-  if (!std::exchange(said, true)) log::info("The newest run: {} (--run names another).", newest);
+  if (!std::exchange(said, true)) log::info("The newest run: {} (name one to take another).", newest);
   return newest;
 }
 

@@ -33,6 +33,12 @@ namespace {
 const at::Tensor& tensor_of(const Safetensors& file, const std::string& name, const at::Tensor& like,
                             const std::string& file_name) {
   const auto found = file.tensors.find(name);
+  if (file.tensors.empty())
+    throw checkpoint_error(
+        "'{}' is empty: a checkpoint without the optimizer's state, as 'tightloop average' makes, is no "
+        "place to go on "
+        "from. A new run can start from its weights: --train.init_from.",
+        file_name);
   if (found == file.tensors.end()) throw checkpoint_error("'{}' has no tensor '{}'.", file_name, name);
   if (found->second.sizes() != like.sizes()) {
     throw checkpoint_error("'{}': tensor '{}' has shape [{}], the model needs [{}].", file_name, name,

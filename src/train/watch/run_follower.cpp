@@ -37,7 +37,9 @@ std::map<std::string, std::string> settings_in(const RunFolder& run) {
 void add_settings(RunView& view, const std::map<std::string, std::string>& settings) {
   const auto value = [&](const char* name) {
     const auto found = settings.find(name);
-    return found == settings.end() ? std::string() : found->second;
+    const std::string text = found == settings.end() ? std::string() : found->second;
+    return text.size() > 1 && text.front() == '"' && text.back() == '"' ? text.substr(1, text.size() - 2)
+                                                                        : text;
   };
   if (view.total_steps == 0) view.total_steps = std::max(0ll, std::atoll(value("train.steps").c_str()));
   if (const auto by = choice_named<BestBy>(value("train.best_by"))) view.best_by = metric_of(*by);
