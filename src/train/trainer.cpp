@@ -241,6 +241,12 @@ bool Trainer::evaluates_at(int64_t step) const {
   return step == train.steps || (train.eval_steps > 0 && step % train.eval_steps == 0);
 }
 
+bool Trainer::saves_at(int64_t step) const {
+  const auto& train = recipe_.train;
+  return (train.save_steps > 0 && step % train.save_steps == 0) ||
+         (evaluates_at(step) && train.keep_best && evaluator_->possible());
+}
+
 TrainResult Trainer::run() {
   try {
     const TrainResult result = train();
@@ -302,6 +308,7 @@ TrainResult Trainer::train() {
   const int64_t first = done_ + 1;
   for (int64_t step = first; step <= last && next == Next::kGoOn; ++step) {
     const double epoch = start_.epoch;
+    if (saves_at(step) && history_.wait_before_next()) engine_->restart_clock();
     watch.begin(step);
     if (step == first) ops::forget_attention_used();  // evaluations may take other kernels
     this->step(step);
@@ -309,8 +316,7 @@ TrainResult Trainer::train() {
     if (stop_wanted(step)) next = Next::kInterrupted;
     const bool evaluating = evaluates_at(step) && next == Next::kGoOn;
     const bool ending = step == last || next != Next::kGoOn;
-    const bool saving_anyway = ending || (train.save_steps > 0 && step % train.save_steps == 0) ||
-                               (evaluating && train.keep_best && evaluator_->possible());
+    const bool saving_anyway = ending || saves_at(step);
     const bool saving = saving_anyway || history_.save_is_due(step);
     if (step % train.logging_steps == 0 || ending) progress_->end_line();
     if (step % train.loss_extract_interval == 0 || buffer_->full() || saving || evaluating ||

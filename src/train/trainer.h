@@ -106,6 +106,7 @@ class Trainer {
   std::unique_ptr<Progress> make_progress() const;
   bool stop_wanted(int64_t step);
   bool evaluates_at(int64_t step) const;
+  bool saves_at(int64_t step) const;  // whatever the time
   /// run() without the account of it in events.jsonl.
   TrainResult train();
   void note_start();

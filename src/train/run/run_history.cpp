@@ -82,6 +82,13 @@ bool RunHistory::wait_for_copy() {
   return any;
 }
 
+bool RunHistory::wait_before_next() {
+  const auto began = std::chrono::steady_clock::now();
+  const bool any = wait_for_copy();
+  waited_before_ += std::chrono::steady_clock::now() - began;
+  return any;
+}
+
 RunHistory::Outcome RunHistory::outcome() {
   const std::lock_guard lock(mutex_);
   return outcome_;
@@ -126,7 +133,8 @@ std::optional<Snapshot> RunHistory::copy_of(const RunSnapshot& state, bool last)
 }
 
 void RunHistory::save(int64_t step, const std::function<RunSnapshot()>& state, bool last, bool passing) {
-  const auto asked = save_tried_ = std::chrono::steady_clock::now();
+  save_tried_ = std::chrono::steady_clock::now();
+  const auto asked = save_tried_ - std::exchange(waited_before_, {});
   if (processes_.main()) {
     wait();  // one copy at a time
     plan_passing(step, passing);

@@ -70,6 +70,8 @@ class RunHistory {
   void wait();
   /// The same; whether there was any, and with it a copy of the weights.
   bool wait_for_copy();
+  /// The same, before a step that will be saved: a crash then costs the save under way, and never two.
+  bool wait_before_next();
   /// The newest checkpoint that is on disk, once it was waited for; 0: none. Of the main process.
   int64_t on_disk() const { return on_disk_; }
   /// The same at the end; the error of the newest save where that failed.
@@ -132,6 +134,7 @@ class RunHistory {
   BestEvaluation best_{recipe_.train.best_by};
   int64_t evaluated_ = 0, saved_ = 0;
   std::chrono::steady_clock::time_point save_tried_;
+  std::chrono::steady_clock::duration waited_before_{};  // the next save
   bool removal_is_due_ = false;
   std::vector<int64_t> passing_;   // checkpoints that were made in passing, before the newest
   std::vector<int64_t> replaced_;  // those of them whose place it takes
