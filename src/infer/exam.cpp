@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/terminal/progress_line.h"
+#include "infer/chat_session.h"
 #include "infer/generate.h"
 #include "infer/token_scores.h"
 
@@ -73,7 +74,7 @@ ExamOptions greedy_exam(const std::vector<ExamQuestion>& questions, const Tokeni
     longest = std::max(longest, tokenizer.encode(" " + question.expected).size());
   options.sampling.temperature = 0;
   options.sampling.max_tokens = static_cast<int64_t>(longest) + 2;
-  options.stop_tokens = {tokenizer.end_of_text()};
+  options.stop_tokens = stop_tokens(tokenizer, nullptr);
   return options;
 }
 

@@ -57,6 +57,8 @@ GradientBuckets::GradientBuckets(const std::vector<at::Tensor>& like, int64_t by
   }
 }
 
+Pending GradientBuckets::Bucket::reduce(Processes& processes) const { return processes.all_reduce(flat); }
+
 void GradientBuckets::reduce(Processes& processes) const {
   std::vector<Pending> sums;
   for (const auto& bucket : buckets_) sums.push_back(bucket.reduce(processes));

@@ -21,7 +21,7 @@ class GradientBuckets {
     at::Tensor flat;                 // all of them, and zeros up to the next multiple of kAlignment
 
     /// Adds up the bucket over all processes.
-    Pending reduce(Processes& processes) const { return processes.all_reduce(flat); }
+    Pending reduce(Processes& processes) const;
   };
 
   /// Every gradient begins at a multiple of so many bytes, as tensors of their own do on GPUs: kernels take
