@@ -64,6 +64,22 @@ __device__ inline unsigned char* dynamic_shared() {
   return bytes;
 }
 
+/// 16 bytes on their way from global to shared memory, while the thread goes on. Only it may read them there,
+/// after wait_for_copies; what it has read there before must have been used.
+__device__ inline void copy_ahead(void* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                   static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+               "l"(from)
+               : "memory");
+}
+/// The thread's copies since the last call are one group.
+__device__ inline void close_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+/// Until all but the thread's newest kOpen groups are there.
+template <int kOpen>
+__device__ inline void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");
+}
+
 /// c (16, 8) += a (16, 16) b (16, 8) by a warp, T bf16 or fp16, sums in fp32. Lane 4 g + t holds, two
 /// neighbours to a register, lower one first:
 ///   a: rows g, g + 8, g, g + 8 at columns 2 t, 2 t, 2 t + 8, 2 t + 8 (and the next one)

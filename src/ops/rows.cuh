@@ -22,6 +22,62 @@ __device__ inline void for_chunks(int D, Body&& body) {
   }
 }
 
+/// Rows of several tensors (pointers; null: left out) whose next one is on its way to shared memory while a
+/// thread computes with this one. A thread reads what it copied itself, so that nobody waits for anybody.
+template <class T, int kTensors, int kThreads, int kRows, int kChunks>
+class RowsAhead {
+ public:
+  static constexpr int kVec = kWide<T>;
+  static constexpr size_t kStage = kTensors * kChunks * kThreads * kRows * sizeof(uint4);
+  // Very long rows are fetched when they are wanted: cards have from 99 KB for a block.
+  static constexpr bool kAhead = 2 * kStage <= (96 << 10);
+  static constexpr size_t kBytes = kAhead ? 2 * kStage : kStage;
+
+  __device__ RowsAhead(unsigned char* shared, const void* const (&tensors)[kTensors], int64_t rows, int D)
+      : mine_(reinterpret_cast<uint4*>(shared) + threadIdx.y * kThreads + threadIdx.x), rows_(rows), D_(D) {
+#pragma unroll
+    for (int t = 0; t < kTensors; ++t) tensors_[t] = static_cast<const T*>(tensors[t]);
+  }
+
+  /// The first row.
+  __device__ void begin(int64_t row) {
+    if constexpr (kAhead) copy(row, 0);
+  }
+  /// Waits for `row`, while `next` begins.
+  __device__ void step(int64_t row, int64_t next) {
+    if constexpr (kAhead) {
+      copy(next, stage_);
+      stage_ ^= 1;
+      wait_for_copies<1>();
+    } else {
+      copy(row, 0);
+      wait_for_copies<0>();
+    }
+  }
+  __device__ void load(int tensor, int chunk, float (&values)[kVec]) const {
+    unpack<T>(*slot(stage_, tensor, chunk), values);
+  }
+
+ private:
+  __device__ uint4* slot(int stage, int tensor, int chunk) const {
+    return mine_ + ((stage * kTensors + tensor) * kChunks + chunk) * kThreads * kRows;
+  }
+  __device__ void copy(int64_t row, int stage) {
+    if (row < rows_)
+      for_chunks<kVec, kThreads, kChunks>(D_, [&](int chunk, int i) {
+#pragma unroll
+        for (int t = 0; t < kTensors; ++t)
+          if (tensors_[t]) copy_ahead(slot(stage, t, chunk), tensors_[t] + row * D_ + i);
+      });
+    close_copies();
+  }
+
+  uint4* mine_;
+  const T* tensors_[kTensors];
+  int64_t rows_;
+  int D_, stage_ = kAhead;  // which load() reads from
+};
+
 /// Adds what the rows of a block have summed up by column, in order, and leaves it as a part of one
 /// (ops/column_sums.cuh). `shared` holds kRows rows.
 template <int kVec, int kThreads, int kRows, int kChunks>
@@ -43,7 +99,6 @@ __device__ void leave_sums(const float (&sums)[kChunks][kVec], float* shared, fl
 /// The blocks that share the rows where each sums up columns: at most `each` for a multiprocessor of a
 /// Hopper, as many as its registers hold at once, so that no block waits for another to end.
 inline int row_parts(int64_t rows, int each) {
-  constexpr int kMultiprocessors = 132;
   return static_cast<int>(
       std::clamp<int64_t>((rows + kRowsOfBlock - 1) / kRowsOfBlock, 1, each * kMultiprocessors));
 }

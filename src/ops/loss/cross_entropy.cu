@@ -9,9 +9,10 @@ namespace tightloop::ops::cuda {
 
 namespace {
 
-// A block has one row, and keeps as much of it as fits in shared memory between the softmax and the
-// gradient, so that global memory is read once and written once. Where two blocks fit on a multiprocessor,
-// one computes while the other waits for memory; a longer row has all threads for itself.
+// A block has one row at a time, and keeps as much of it as fits in shared memory between the softmax and the
+// gradient, so that global memory is read once and written once. Each thread fetches the next row's elements
+// into the place of those whose gradient it has just written. Where two blocks fit on a multiprocessor, one
+// computes while the other waits for memory; a longer row has all threads for itself.
 constexpr int kFewThreads = 128, kThreads = 512, kMostThreads = 1024;
 constexpr int kShort = 8192;            // tokens
 constexpr int kHalfShared = 112 << 10;  // bytes: two blocks of a Hopper fit
@@ -72,36 +73,54 @@ struct Softmax {
   }
 };
 
-template <class T, int kBlock, bool kCapped>
-__global__ void __launch_bounds__(kBlock, kMostThreads / kBlock)
-    cross_entropy_kernel(const CrossEntropyRows c, int held) {
-  auto* row_packs = reinterpret_cast<uint4*>(dynamic_shared());
-  __shared__ float warps[kBlock / 32];
-  const int64_t row = blockIdx.x;
-  const int V = static_cast<int>(c.V);
-  const T* x = static_cast<const T*>(c.logits) + row * c.stride;
-  T* gradient = c.gradient ? static_cast<T*>(c.gradient) + row * c.gradient_stride : nullptr;
-  const Split<T> split(x, gradient, V);
-  const auto* x_packs = reinterpret_cast<const uint4*>(x + split.head);
-  const int64_t wanted = c.targets[row];
+/// A row's logits, and where their gradient goes.
+template <class T>
+struct Row {
+  const T* x;
+  T* gradient;
+  int64_t wanted;
+  bool learned;  // its target is an id
+  Split<T> split;
+  const uint4* packs;
 
-  if (wanted < 0 || wanted >= V) {  // nothing to learn; or a mistake, which shows as NaN
-    const float value = wanted == c.ignored ? 0.0f : NAN;
-    if (threadIdx.x == 0) {
-      c.losses[row] = value;
-      if (c.correct) c.correct[row] = false;
-    }
-    if (!gradient) return;
-    float values[kWide<T>];
-#pragma unroll
-    for (int k = 0; k < kWide<T>; ++k) values[k] = value;
-    for (int i = threadIdx.x; i < split.singles; i += kBlock)
-      gradient[split.single(i)] = from_float<T>(value);
-    for (int p = threadIdx.x; p < split.packs; p += kBlock) store(gradient + split.first_of(p), values);
-    return;
+  __device__ Row(const CrossEntropyRows& c, int64_t row)
+      : x(static_cast<const T*>(c.logits) + row * c.stride),
+        gradient(c.gradient ? static_cast<T*>(c.gradient) + row * c.gradient_stride : nullptr),
+        wanted(row < c.rows ? c.targets[row] : -1),
+        learned(wanted >= 0 && wanted < c.V),
+        split(x, gradient, static_cast<int>(c.V)),
+        packs(reinterpret_cast<const uint4*>(x + split.head)) {}
+
+  /// How many of its packs are fetched ahead, if `held` have room.
+  __device__ int ahead(int held) const { return learned ? min(held, split.packs) : 0; }
+};
+
+/// One that has nothing to learn, or a mistake, which shows as NaN.
+template <class T, int kBlock>
+__device__ void write_unlearned(const CrossEntropyRows& c, int64_t at, const Row<T>& row) {
+  const float value = row.wanted == c.ignored ? 0.0f : NAN;
+  if (threadIdx.x == 0) {
+    c.losses[at] = value;
+    if (c.correct) c.correct[at] = false;
   }
+  if (!row.gradient) return;
+  float values[kWide<T>];
+#pragma unroll
+  for (int k = 0; k < kWide<T>; ++k) values[k] = value;
+  for (int i = threadIdx.x; i < row.split.singles; i += kBlock)
+    row.gradient[row.split.single(i)] = from_float<T>(value);
+  for (int p = threadIdx.x; p < row.split.packs; p += kBlock)
+    store(row.gradient + row.split.first_of(p), values);
+}
 
-  const int target = static_cast<int>(wanted);
+template <class T, int kBlock, bool kCapped>
+__device__ void write_row(const CrossEntropyRows& c, int64_t at, const Row<T>& row, const Row<T>& next,
+                          uint4* row_packs, float* warps, int held) {
+  const int V = static_cast<int>(c.V);
+  const T* x = row.x;
+  T* gradient = row.gradient;
+  const Split<T>& split = row.split;
+  const int target = static_cast<int>(row.wanted);
   const float at_target = to_float(x[target]);  // before the gradient may overwrite it
   const float cap = c.softcap, inverse = 1 / cap, smoothing = c.label_smoothing;
   Softmax part;
@@ -132,7 +151,7 @@ __global__ void __launch_bounds__(kBlock, kMostThreads / kBlock)
       for (int k = 0; k < kCount; ++k) v[k] = cap * coarse_tanh(v[k] * inverse);
     part.add(v, smoothing > 0);
   };
-  for_packs<kBlock>(x_packs, 0, split.packs, [&](int p, uint4 raw) {
+  const auto add_pack = [&](int p, uint4 raw) {
     float v[kWide<T>];
     unpack<T>(raw, v);
     if (direct) {
@@ -140,10 +159,13 @@ __global__ void __launch_bounds__(kBlock, kMostThreads / kBlock)
       add_direct(v);
       if (p < held) store(reinterpret_cast<T*>(row_packs + p), v);
     } else {
-      if (p < held) row_packs[p] = raw;
       add(v, split.first_of(p));
     }
-  });
+  };
+  const int kept = row.ahead(held);
+  wait_for_copies<0>();
+  for_packs<kBlock>(row_packs, 0, kept, add_pack);
+  for_packs<kBlock>(row.packs, kept, split.packs, add_pack);
   for (int i = threadIdx.x; i < split.singles; i += kBlock) {
     float v[1] = {to_float(x[split.single(i)])};
     add(v, split.single(i));
@@ -162,8 +184,8 @@ __global__ void __launch_bounds__(kBlock, kMostThreads / kBlock)
       const float mean = log_sum + (largest - total / static_cast<float>(V));
       loss = (1 - smoothing) * loss + smoothing * mean;
     }
-    c.losses[row] = loss + c.z_loss * all * all;
-    if (c.correct) c.correct[row] = !beaten;
+    c.losses[at] = loss + c.z_loss * all * all;
+    if (c.correct) c.correct[at] = !beaten;
   }
   if (!gradient) return;
 
@@ -188,19 +210,20 @@ __global__ void __launch_bounds__(kBlock, kMostThreads / kBlock)
     store(gradient + split.first_of(p), v);
   };
   // In place, each thread has read what it overwrites, and nobody else reads it: the packs are its own.
-  const int kept = min(held, split.packs);
-  if (direct) {
-    for (int p = threadIdx.x; p < kept; p += kBlock) {
+  const int fetched = next.ahead(held);
+  for (int p = threadIdx.x; p < max(kept, fetched); p += kBlock) {
+    if (p < kept && direct) {
       float v[kWide<T>];
       unpack<T>(row_packs[p], v);
 #pragma unroll
       for (int k = 0; k < kWide<T>; ++k) v[k] *= of_sum;
       store(gradient + split.first_of(p), v);
+    } else if (p < kept) {
+      write(p, row_packs[p]);
     }
-  } else {
-    for (int p = threadIdx.x; p < kept; p += kBlock) write(p, row_packs[p]);
+    if (p < fetched) copy_ahead(row_packs + p, next.packs + p);
   }
-  for_packs<kBlock>(x_packs, kept, split.packs, write);
+  for_packs<kBlock>(row.packs, kept, split.packs, write);
   for (int i = threadIdx.x; i < split.singles; i += kBlock) {
     float v[1] = {to_float(x[split.single(i)])};
     slopes(v);
@@ -213,12 +236,37 @@ __global__ void __launch_bounds__(kBlock, kMostThreads / kBlock)
   }
 }
 
+template <class T, int kBlock, bool kCapped>
+__global__ void __launch_bounds__(kBlock, kMostThreads / kBlock)
+    cross_entropy_kernel(const CrossEntropyRows c, int held) {
+  auto* row_packs = reinterpret_cast<uint4*>(dynamic_shared());
+  __shared__ float warps[kBlock / 32];
+  const auto fetch = [&](const Row<T>& row) {
+    for (int p = threadIdx.x; p < row.ahead(held); p += kBlock) copy_ahead(row_packs + p, row.packs + p);
+  };
+  Row<T> row(c, blockIdx.x);
+  fetch(row);
+  for (int64_t at = blockIdx.x; at < c.rows; at += gridDim.x) {
+    const Row<T> next(c, at + gridDim.x);
+    if (row.learned) {
+      close_copies();
+      write_row<T, kBlock, kCapped>(c, at, row, next, row_packs, warps, held);
+    } else {
+      write_unlearned<T, kBlock>(c, at, row);
+      fetch(next);
+    }
+    row = next;
+  }
+}
+
 // most: bytes of shared memory a block may have.
 template <class T, int kBlock>
 cudaError_t run(const CrossEntropyRows& c, int held, int most, cudaStream_t stream) {
   const auto kernel =
       c.softcap > 0 ? cross_entropy_kernel<T, kBlock, true> : cross_entropy_kernel<T, kBlock, false>;
-  return start_with_shared(most, kernel, static_cast<unsigned>(c.rows), kBlock, held * 16, stream, c, held);
+  // As many blocks as there is room for at once.
+  const auto blocks = std::min<int64_t>(c.rows, kMultiprocessors * (kMostThreads / kBlock));
+  return start_with_shared(most, kernel, static_cast<unsigned>(blocks), kBlock, held * 16, stream, c, held);
 }
 
 }  // namespace

@@ -53,6 +53,8 @@ __global__ void __launch_bounds__(kThreads* kRows) residual_norm_forward_kernel(
   if (threadIdx.x == 0) c.mean[row] = mean, c.scale[row] = scale;
 }
 
+enum { kSum, kDnormed, kDsum, kRead };  // tensors that the backward pass reads row by row
+
 template <class T, int kThreads, int kRows, int kChunks>
 __global__ void __launch_bounds__(kThreads* kRows)
     residual_norm_backward_kernel(const ResidualNormBackward c) {
@@ -61,20 +63,23 @@ __global__ void __launch_bounds__(kThreads* kRows)
   const int D = static_cast<int>(c.D);
   const Dropper drop(c.drop);
   float dweight[kChunks][kVec] = {}, dbias[kChunks][kVec] = {}, dy_bias[kChunks][kVec] = {};
-  const int64_t stride = static_cast<int64_t>(gridDim.x) * kRows;
-  for (int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.y; row < c.rows; row += stride) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * kRows,
+                first = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.y;
+  RowsAhead<T, kRead, kThreads, kRows, kChunks> ahead(
+      dynamic_shared(), {c.dnormed ? c.sum : nullptr, c.dnormed, c.dsum}, c.rows, D);
+  ahead.begin(first);
+  float next_mean = first < c.rows ? c.mean[first] : 0, next_scale = first < c.rows ? c.scale[first] : 0;
+  for (int64_t row = first; row < c.rows; row += stride) {
     const int64_t start = row * D;
-    const float mean = c.mean[row], scale = c.scale[row];
+    ahead.step(row, row + stride);
+    const float mean = next_mean, scale = next_scale;
+    if (row + stride < c.rows) next_mean = c.mean[row + stride], next_scale = c.scale[row + stride];
     float v[kChunks][kVec] = {}, g[kChunks][kVec] = {}, sum = 0, dot = 0;
-    uint4 dsum[kChunks] = {};
-    if (c.dsum)  // under way while the row is summed up
-      for_chunks<kVec, kThreads, kChunks>(
-          D, [&](int chunk, int i) { dsum[chunk] = load_raw(static_cast<const T*>(c.dsum) + start + i); });
     if (c.dnormed) {
       for_chunks<kVec, kThreads, kChunks>(D, [&](int chunk, int i) {
         float weight[kVec];
-        load(static_cast<const T*>(c.sum) + start + i, v[chunk]);
-        load(static_cast<const T*>(c.dnormed) + start + i, g[chunk]);
+        ahead.load(kSum, chunk, v[chunk]);
+        ahead.load(kDnormed, chunk, g[chunk]);
         load(static_cast<const T*>(c.weight) + i, weight);
 #pragma unroll
         for (int k = 0; k < kVec; ++k) {
@@ -91,7 +96,7 @@ __global__ void __launch_bounds__(kThreads* kRows)
     }
     for_chunks<kVec, kThreads, kChunks>(D, [&](int chunk, int i) {
       float d[kVec] = {};
-      if (c.dsum) unpack<T>(dsum[chunk], d);
+      if (c.dsum) ahead.load(kDsum, chunk, d);
 #pragma unroll
       for (int k = 0; k < kVec; ++k) d[k] += scale * (g[chunk][k] - sum - v[chunk][k] * dot);
       store(static_cast<T*>(c.dx) + start + i, d);
@@ -103,6 +108,7 @@ __global__ void __launch_bounds__(kThreads* kRows)
       for (int k = 0; k < kVec; ++k) dy_bias[chunk][k] += d[k];
     });
   }
+  __syncthreads();  // all have read their rows
   auto* shared = reinterpret_cast<float*>(dynamic_shared());
   float* part = c.partial + static_cast<int64_t>(blockIdx.x) * 3 * D;
   if (c.dy_bias) leave_sums<kVec, kThreads, kRows, kChunks>(dy_bias, shared, part, D);
@@ -128,9 +134,12 @@ cudaError_t launch(const ResidualNormBackward& c, cudaStream_t stream) {
   const int parts = residual_norm_parts(c.rows), D = static_cast<int>(c.D);
   return with_rows(
       c.dtype, c.rows, c.D, [&]<class T, class Threads, class Rows, class Chunks>(T, Threads, Rows, Chunks) {
+        const size_t shared = std::max(
+            Rows::value * D * sizeof(float),
+            RowsAhead<T, kRead, Threads::value, Rows::value, Chunks::value>::kBytes);
         const auto status =
             start(residual_norm_backward_kernel<T, Threads::value, Rows::value, Chunks::value>, parts,
-                  dim3(Threads::value, Rows::value), Rows::value * D * sizeof(float), stream, c);
+                  dim3(Threads::value, Rows::value), shared, stream, c);
         if (status != cudaSuccess) return status;
         return finish_sums<T, 3>(c.partial, parts, {{c.dy_bias, c.dweight, c.dbias}, D}, stream);
       });

@@ -60,28 +60,35 @@ __global__ void __launch_bounds__(kThreads* kRows) rms_norm_forward_kernel(const
   if (threadIdx.x == 0) c.scale[row] = scale;
 }
 
-template <class T, int kThreads, int kRows, int kChunks>
+enum { kSum, kDnormed, kDsum, kRead, kX = kRead, kY, kReadWithSides };  // tensors that are read row by row
+
+template <class T, int kThreads, int kRows, int kChunks, int kTensors>
 __global__ void __launch_bounds__(kThreads* kRows) rms_norm_backward_kernel(const RmsNormBackward c) {
+  constexpr bool kSides = kTensors == kReadWithSides;
   constexpr int kVec = kWide<T>;
   __shared__ float warps[kThreads / 32];
   const int D = static_cast<int>(c.D);
   const float of_x = number<T>(c.scales.x, c.scales.float_sides),
               of_y = number<T>(c.scales.y, c.scales.float_sides);
   float dweight[kChunks][kVec] = {}, dx_scale = 0, dy_scale = 0;
-  const int64_t stride = static_cast<int64_t>(gridDim.x) * kRows;
-  for (int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.y; row < c.rows; row += stride) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * kRows,
+                first = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.y;
+  const void* tensors[kTensors] = {c.dnormed ? c.sum : nullptr, c.dnormed, c.dsum};
+  if constexpr (kSides) tensors[kX] = c.x, tensors[kY] = c.y;
+  RowsAhead<T, kTensors, kThreads, kRows, kChunks> ahead(dynamic_shared(), tensors, c.rows, D);
+  ahead.begin(first);
+  float next_scale = first < c.rows ? c.scale[first] : 0;
+  for (int64_t row = first; row < c.rows; row += stride) {
     const int64_t start = row * D;
-    const float scale = c.scale[row];
+    ahead.step(row, row + stride);
+    const float scale = next_scale;
+    if (row + stride < c.rows) next_scale = c.scale[row + stride];
     float v[kChunks][kVec] = {}, g[kChunks][kVec] = {}, dot = 0;
-    uint4 dsum[kChunks] = {};
-    if (c.dsum)  // under way while the row is summed up
-      for_chunks<kVec, kThreads, kChunks>(
-          D, [&](int chunk, int i) { dsum[chunk] = load_raw(static_cast<const T*>(c.dsum) + start + i); });
     if (c.dnormed) {
       for_chunks<kVec, kThreads, kChunks>(D, [&](int chunk, int i) {
         float weight[kVec];
-        load(static_cast<const T*>(c.sum) + start + i, v[chunk]);
-        load(static_cast<const T*>(c.dnormed) + start + i, g[chunk]);
+        ahead.load(kSum, chunk, v[chunk]);
+        ahead.load(kDnormed, chunk, g[chunk]);
         load_weight<T>(c.scales, i, weight);
 #pragma unroll
         for (int k = 0; k < kVec; ++k) {
@@ -95,13 +102,13 @@ __global__ void __launch_bounds__(kThreads* kRows) rms_norm_backward_kernel(cons
     }
     for_chunks<kVec, kThreads, kChunks>(D, [&](int chunk, int i) {
       float d[kVec] = {};
-      if (c.dsum) unpack<T>(dsum[chunk], d);
+      if (c.dsum) ahead.load(kDsum, chunk, d);
 #pragma unroll
       for (int k = 0; k < kVec; ++k) d[k] += scale * (g[chunk][k] - v[chunk][k] * dot);
-      if (c.dsides) {
+      if constexpr (kSides) {
         float x[kVec], y[kVec];
-        load(static_cast<const T*>(c.x) + start + i, x);
-        load(static_cast<const T*>(c.y) + start + i, y);
+        ahead.load(kX, chunk, x);
+        ahead.load(kY, chunk, y);
 #pragma unroll
         for (int k = 0; k < kVec; ++k) {
           dx_scale += d[k] * x[k];
@@ -114,11 +121,12 @@ __global__ void __launch_bounds__(kThreads* kRows) rms_norm_backward_kernel(cons
       store(static_cast<T*>(c.dx) + start + i, d);
     });
   }
+  __syncthreads();  // all have read their rows
   auto* shared = reinterpret_cast<float*>(dynamic_shared());
   if (c.dweight)
     leave_sums<kVec, kThreads, kRows, kChunks>(dweight, shared,
                                                c.partial + static_cast<int64_t>(blockIdx.x) * D, D);
-  if (!c.dsides) return;
+  if constexpr (!kSides) return;
   const float sides[2] = {row_sum<kThreads>(dx_scale, warps), row_sum<kThreads>(dy_scale, warps)};
   if (threadIdx.x == 0) shared[2 * threadIdx.y] = sides[0], shared[2 * threadIdx.y + 1] = sides[1];
   __syncthreads();
@@ -140,7 +148,7 @@ cudaError_t launch(const RmsNormForward& c, cudaStream_t stream) {
       });
 }
 
-int rms_norm_parts(int64_t rows) { return row_parts(rows, 4); }
+int rms_norm_parts(int64_t rows) { return row_parts(rows, 3); }
 
 cudaError_t launch(const RmsNormBackward& c, cudaStream_t stream) {
   if (c.D == 0) return cudaSuccess;
@@ -153,9 +161,15 @@ cudaError_t launch(const RmsNormBackward& c, cudaStream_t stream) {
         const auto in_its_type = [&](bool wide, void* out, const float* partial, int columns) {
           return wide ? finish(float{}, out, partial, columns) : finish(T{}, out, partial, columns);
         };
-        auto status = start(rms_norm_backward_kernel<T, Threads::value, Rows::value, Chunks::value>, parts,
-                            dim3(Threads::value, Rows::value),
-                            (c.dweight ? Rows::value * D : 2 * Rows::value) * sizeof(float), stream, c);
+        const auto run = [&]<int kTensors>(std::integral_constant<int, kTensors>) {
+          const size_t shared =
+              std::max(Rows::value * D * sizeof(float),
+                       RowsAhead<T, kTensors, Threads::value, Rows::value, Chunks::value>::kBytes);
+          return start(rms_norm_backward_kernel<T, Threads::value, Rows::value, Chunks::value, kTensors>,
+                       parts, dim3(Threads::value, Rows::value), shared, stream, c);
+        };
+        auto status = c.dsides ? run(std::integral_constant<int, kReadWithSides>{})
+                               : run(std::integral_constant<int, kRead>{});
         if (status == cudaSuccess && c.dweight)
           status = in_its_type(c.scales.float_weight, c.dweight, c.partial, D);
         if (status == cudaSuccess && c.dsides)

@@ -30,6 +30,7 @@ struct Fiber {
   uint3 thread{};
   int index = 0;
   enum { kReady, kAtBlock, kAtWarp, kDone } state = kReady;
+  std::vector<std::vector<std::pair<void*, const void*>>> copies{1};  // by group; the last one is open
 };
 
 /// A block under way.
@@ -90,6 +91,7 @@ inline void run_block(Block& block) {
                     static_cast<unsigned>(i / block.size.x % block.size.y),
                     static_cast<unsigned>(i / block.size.x / block.size.y)};
     fiber.state = Fiber::kReady;
+    fiber.copies.assign(1, {});
     ::getcontext(&fiber.context);
     fiber.context.uc_stack.ss_sp = fiber.stack.data();
     fiber.context.uc_stack.ss_size = fiber.stack.size();
@@ -202,6 +204,22 @@ inline unsigned long long nanoseconds_now() {
 }
 
 inline unsigned char* dynamic_shared() { return cuda_on_cpu::running->shared.data(); }
+
+inline void copy_ahead(void* to, const void* from) {
+  for (const void* end : {static_cast<const void*>(to), from})
+    if (std::bit_cast<uintptr_t>(end) % 16 != 0) throw std::logic_error("a copy ahead is not aligned");
+  cuda_on_cpu::running->current->copies.back().emplace_back(to, from);
+}
+inline void close_copies() { cuda_on_cpu::running->current->copies.emplace_back(); }
+/// As late as can be, so that what is read without waiting is not there.
+template <int kOpen>
+void wait_for_copies() {
+  auto& groups = cuda_on_cpu::running->current->copies;
+  while (groups.size() > kOpen + 1) {
+    for (const auto& [to, from] : groups.front()) std::memcpy(to, from, 16);
+    groups.erase(groups.begin());
+  }
+}
 
 template <class T>
 void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
