@@ -2,7 +2,7 @@
 # Everything that needs a GPU, in one call, with a table at the end. Runs from a checkout whose programs were built elsewhere:
 #   bench/pack.sh carry                    where it was built: programs and the libraries that the GPU machine lacks -> carry/
 #   bench/on_gpu.sh carry OUT [PART...]    where the GPU is: logs go to OUT/
-# Parts: tests sanitizer steps variants older kernels naive graphs memory data costs watching deterministic quickstart resume stages shakespeare translation pairs decoding ablation (default: all).
+# Parts: tests sanitizer steps variants older kernels naive graphs memory data costs watching deterministic quickstart resume losses stages shakespeare translation pairs decoding ablation (default: all).
 # The GPU machine must have the torch version of tools/versions in its Python. Texts, where a part wants some, lie in carry/data.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -183,6 +183,36 @@ resume() {
   done
 }
 
+# 1,000 steps of real text by each precision and by plain operators, several seeds: the mean loss of the last 100 steps.
+losses() {
+  local text=$carry/data/text/tinyshakespeare.txt seed how name
+  for name in minimind-64m nanochat-d4; do
+    for seed in ${SEEDS:-1 2 3}; do
+      for how in bf16 fp8 plain; do
+        [ $name$how != nanochat-d4plain ] || continue
+        local settings="--train.precision ${how/plain/bf16}"; [ $how != plain ] || settings+=" --ops.plain true"
+        case $name in
+          minimind-64m) settings+=" --model.preset minimind-64m --model.vocab_size 50304 --train.micro_batch 2 --train.lr 2e-4" ;;
+          nanochat-d4) settings+=" --model.preset nanochat-d4 --model.vocab_size 50304 --train.optimizer muon --train.micro_batch 4" ;;
+        esac
+        tightloop train configs/text.yaml --data.source text --data.train "$text" --tokenizer.path "$carry/data/tokenizers/gpt2" --data.seq_len 512 --train.steps 1000 --train.warmup_steps 50 \
+          --train.accumulate 1 --train.eval_steps 0 --train.save_minutes 0 --train.save_steps 0 --train.logging_steps 10 --train.seed $seed $settings --run.dir "$work" --run.name losses --overwrite >>"$out/losses.txt" 2>&1 ||
+          echo "train failed: $name $how"
+        python3 -c '
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1])]
+print(sum(line["training/loss"] for line in lines if "training/loss" in line and line["global_step"] > 900) / 10)' "$work/losses/metrics.jsonl" >>"$work/losses.$name.$how"
+      done
+    done
+    for how in fp8 plain; do
+      [ ! -e "$work/losses.$name.$how" ] || row "losses of $name, bf16 and $how by seed" "$(python3 -c '
+import sys
+a, b = ([float(x) for x in open(f)] for f in sys.argv[1:])
+print(" ".join(f"{x:.4f} {y:.4f};" for x, y in zip(a, b)), f"means {sum(a) / len(a):.4f} {sum(b) / len(b):.4f} {100 * (sum(b) / sum(a) - 1):+.2f} %")' "$work/losses.$name.bf16" "$work/losses.$name.$how")"
+    done
+  done
+}
+
 stages() {
   for recipe in nanochat-d4-base nanochat-d4-mid nanochat-d4-sft; do
     for checkpointing in none all; do
@@ -268,7 +298,7 @@ ablation() {
 
 [ -e "$carry/libtightloop_cuda.so" ] || gunzip -k "$carry/libtightloop_cuda.so.gz"
 tightloop doctor >"$out/doctor.txt"
-for part in "${@:-tests sanitizer steps variants kernels naive graphs memory data costs watching deterministic quickstart resume stages shakespeare translation pairs decoding ablation}"; do
+for part in "${@:-tests sanitizer steps variants kernels naive graphs memory data costs watching deterministic quickstart resume losses stages shakespeare translation pairs decoding ablation}"; do
   for one in $part; do
     started_part=$SECONDS
     "$one"

@@ -11,7 +11,7 @@ namespace tightloop {
 
 at::Tensor Model::logits(const at::Tensor& hidden) const {
   const Head head = this->head();
-  const ops::WithoutFp8 as_the_fused_head;
+  const ops::WithoutFp8 as_exported;
   const auto logits = ops::linear(hidden, head.weight_VD);
   if (head.softcap == 0) return logits;
   return at::tanh(logits.to(at::kFloat) / head.softcap) * head.softcap;

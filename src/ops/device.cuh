@@ -37,17 +37,26 @@ inline cudaError_t most_shared(int& bytes) {
   return cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
 }
 
-/// As start, for a kernel that prefers shared memory to cache. Its limit is always raised to `most`, so that
-/// host threads that take less do not lower it under this launch.
+/// As start, for a kernel that prefers shared memory to cache and whose blocks share `items` among them: as
+/// many blocks as run at once. Its limit is always raised to `most`, so that host threads that take less do
+/// not lower it under this launch.
 template <class... Parameters, class... Arguments>
-cudaError_t start_with_shared(int most, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared,
-                              cudaStream_t stream, const Arguments&... arguments) {
+cudaError_t start_resident(int most, void (*kernel)(Parameters...), int64_t items, int threads, size_t shared,
+                           cudaStream_t stream, const Arguments&... arguments) {
+  int device = 0, multiprocessors = 0, each = 0;
   auto status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
   if (status == cudaSuccess)
     status = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                                   cudaSharedmemCarveoutMaxShared);
+  if (status == cudaSuccess) status = cudaGetDevice(&device);
+  if (status == cudaSuccess)
+    status = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  if (status == cudaSuccess)
+    status = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, threads, shared);
   if (status != cudaSuccess) return status;
-  kernel<<<grid, block, shared, stream>>>(arguments...);
+  const int64_t resident = static_cast<int64_t>(each) * multiprocessors;
+  kernel<<<static_cast<unsigned>(items < resident ? items : resident), threads, shared, stream>>>(
+      arguments...);
   return cudaGetLastError();
 }
 
@@ -67,10 +76,10 @@ __device__ inline unsigned char* dynamic_shared() {
 /// 16 bytes on their way from global to shared memory, while the thread goes on. Only it may read them there,
 /// after wait_for_copies; what it has read there before must have been used.
 __device__ inline void copy_ahead(void* to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                   static_cast<uint32_t>(__cvta_generic_to_shared(to))),
-               "l"(from)
-               : "memory");
+  asm volatile(
+      "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+      "l"(from)
+      : "memory");
 }
 /// The thread's copies since the last call are one group.
 __device__ inline void close_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }

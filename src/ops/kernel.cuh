@@ -98,9 +98,6 @@ __device__ inline float row_max(float value, float* warps) {
   return row_join<kThreads>(value, warps, [](float a, float b) { return fmaxf(a, b); });
 }
 
-/// Of a Hopper: as many blocks, or a multiple, run at once.
-constexpr int kMultiprocessors = 132;
-
 /// Elements of T in 16 bytes.
 template <class T>
 constexpr int kWide = 16 / sizeof(T);

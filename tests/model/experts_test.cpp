@@ -48,8 +48,11 @@ TEST_P(OfExperts, GroupedProductsEqualTheLoop) {
       EXPECT_LT(relative_error(grouped, looped), testing::tolerance(dtype));
       const auto a = torch::autograd::grad({grouped}, inputs, {gradient}, /*retain_graph=*/true);
       const auto b = torch::autograd::grad({looped}, inputs, {gradient});
-      for (size_t i = 0; i < inputs.size(); ++i)
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        // One choice, whose weight is always 1: the router learns nothing, but for what rounding leaves.
+        if (i == 1 && per_token == 1) continue;
         EXPECT_LT(relative_error(a[i], b[i]), 3 * testing::tolerance(dtype)) << "input " << i;
+      }
     }
 }
 

@@ -1,4 +1,5 @@
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/matmul.h>
@@ -11,6 +12,7 @@
 #include "ops/fp8/fp8_cast.h"
 #include "ops/fp8/fp8_linear.h"
 #include "ops/linear.h"
+#include "ops/loss/fused_head.h"
 
 namespace tightloop::testing {
 namespace {
@@ -109,6 +111,34 @@ TEST_P(Fp8On, ProductsAreThoseOfRoundedFactors) {
   }
   EXPECT_TRUE(ops::fp8());
   ops::use_fp8(false);
+}
+
+// Rows of two chunks. Each step as ops/loss/fused_head.cpp has it, by ordinary products of rounded factors.
+TEST_P(Fp8On, TheHeadsProductsAreThoseOfRoundedFactors) {
+  if (device.is_cpu()) GTEST_SKIP() << "products of fp8 are for GPUs";
+  constexpr int64_t N = 8192 + 160, V = 192, D = 128;
+  // -1, 0 and 1, and eighths of these: factors and logits are exact, so that both sides round the same ones.
+  const auto h = random_tensor({N, D}, at::kBFloat16, 1).to(device).sign().set_requires_grad(true);
+  const auto w =
+      (random_tensor({V, D}, at::kBFloat16, 2).round().sign() / 8).to(device).set_requires_grad(true);
+  auto targets = at::arange(N, at::TensorOptions(at::kLong).device(device)) % V;
+  targets.narrow(0, 10, 20).fill_(ops::kIgnoreIndex);
+  const ops::LossOptions options{.scale =
+                                     at::full({}, 1e-3, h.options().dtype(at::kFloat).requires_grad(false))};
+  ops::use_fp8(true);
+  const auto loss = ops::fused_head(h, w, targets, options);
+  loss.objective.backward();
+  ops::use_fp8(false);
+
+  const auto h8 = rounded(h, Fp8Format::kE4m3), w8 = rounded(w, Fp8Format::kE4m3);
+  const auto logits = at::matmul(h8, w8.t()).to(at::kBFloat16).set_requires_grad(true);
+  const auto wanted = ops::cross_entropy(logits, targets, options);
+  wanted.objective.backward();
+  EXPECT_LE(relative_error(loss.losses, wanted.losses), tolerance(at::kBFloat16));
+  const auto cast = ops::fp8_cast_plain(logits.grad(), options.scale, Fp8Format::kE5m2, true, false);
+  const auto d8 = cast.rows.to(at::kFloat).to(at::kDouble) * cast.scale.to(at::kDouble);
+  EXPECT_LE(relative_error(h.grad(), at::matmul(d8, w8)), tolerance(at::kBFloat16));
+  EXPECT_LE(relative_error(w.grad(), at::matmul(d8.t(), h8)), tolerance(at::kBFloat16));
 }
 
 TEST(Fp8, LeavesSmallAndOddProductsAlone) {

@@ -3,9 +3,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_grouped_mm.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/argsort.h>
-#include <ATen/ops/cat.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/index_add.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/topk.h>
@@ -16,6 +13,7 @@
 #include "ops/fp8/fp8_linear.h"
 #include "ops/linear.h"
 #include "ops/operator.h"
+#include "ops/pointwise/expert_rows.h"
 #include "ops/pointwise/swiglu.h"
 
 namespace tightloop {
@@ -39,25 +37,8 @@ struct GroupedLinear : torch::autograd::Function<GroupedLinear> {
     const auto dy = gradients[0].contiguous();
     const auto dx = at::_grouped_mm(dy, weight, ends);
     auto dweight = at::_grouped_mm(dy.t(), x, ends);
-    // An expert without rows: its gradient is 0, whatever the kernel leaves there.
-    const int64_t E = ends.size(0);
-    const auto begins = at::cat({at::zeros({1}, ends.options()), ends.narrow(0, 0, E - 1)});
-    dweight.masked_fill_((begins == ends).view({E, 1, 1}), 0);
+    ops::clear_idle_experts(dweight, ends);  // whatever the kernel leaves there
     return {dx, dweight, at::Tensor()};
-  }
-};
-
-// Rows in another order, and their gradients back in the old one: `back` undoes `order`. Of index_select's
-// own gradient, which adds up rows that may come twice, nothing is needed.
-struct Permute : torch::autograd::Function<Permute> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& order,
-                            const at::Tensor& back) {
-    context->save_for_backward({back});
-    return x.index_select(0, order);
-  }
-
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    return {gradients[0].index_select(0, context->get_saved_variables()[0]), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -65,15 +46,6 @@ bool can_group(const at::Tensor& x, const Experts& experts) {
   const int64_t bytes = x.element_size();
   const bool aligned = experts.down.size(1) * bytes % 16 == 0 && experts.down.size(2) * bytes % 16 == 0;
   return !ops::plain() && aligned && x.scalar_type() != at::kDouble;
-}
-
-// Outputs of every choice (N * P, D) in the tokens' order -> their weighted sum, in fp32, rounded once.
-at::Tensor combine(const at::Tensor& outputs, const Routing& routing, const at::Tensor& like) {
-  const auto& weights = routing.weights_NP;
-  const auto each = outputs.view({weights.size(0), weights.size(1), outputs.size(1)});
-  const auto weighted = each * weights.unsqueeze(2);
-  const auto sum = weights.size(1) == 1 ? weighted.select(1, 0) : weighted.sum(1);
-  return sum.to(like.scalar_type()).view(like.sizes());
 }
 
 }  // namespace
@@ -94,17 +66,12 @@ Routing route(const at::Tensor& x, const Experts& experts, const ModelConfig& co
 
 at::Tensor run_experts(const at::Tensor& x, const Routing& routing, const Experts& experts) {
   if (!can_group(x, experts)) return run_experts_plain(x, routing, experts);
-  const int64_t D = x.size(-1), P = routing.chosen_NP.size(1);
-  const auto order = at::argsort(routing.chosen_NP.flatten(), /*stable=*/true, 0, /*descending=*/false);
-  auto back = at::empty_like(order);
-  back.scatter_(0, order, at::arange(order.size(0), order.options()));
+  const auto order = ops::expert_order(routing.chosen_NP, experts.router_ED.size(0));
   const auto ends = routing.counts_E.cumsum(0).to(at::kInt);
-  // A row for every choice, so that both gathers are permutations.
-  const auto each = x.reshape({-1, 1, D}).expand({-1, P, D}).reshape({-1, D});
-  const auto rows = Permute::apply(each, order, back);
+  const auto rows = ops::spread_rows(x.reshape({-1, x.size(-1)}), order);
   const auto inner = ops::swiglu(GroupedLinear::apply(rows, experts.gate_up, ends));
   const auto outputs = GroupedLinear::apply(inner, experts.down, ends);
-  return combine(Permute::apply(outputs, back, order), routing, x);
+  return ops::gather_rows(outputs, routing.weights_NP, order).view(x.sizes());
 }
 
 at::Tensor run_experts_plain(const at::Tensor& x, const Routing& routing, const Experts& experts) {
@@ -119,7 +86,9 @@ at::Tensor run_experts_plain(const at::Tensor& x, const Routing& routing, const 
     const auto inner = ops::swiglu(ops::linear(rows, experts.gate_up.select(0, e)));
     outputs = at::index_add(outputs, 0, choices, ops::linear(inner, experts.down.select(0, e)));
   }
-  return combine(outputs, routing, x);
+  const auto& weights = routing.weights_NP;
+  const auto each = outputs.view({weights.size(0), P, D});
+  return (each * weights.unsqueeze(2)).sum(1).to(x.scalar_type()).view(x.sizes());
 }
 
 at::Tensor balance_loss(const Routing& routing, const ModelConfig& config) {

@@ -22,8 +22,6 @@ std::atomic<bool> fp8_products{false};
 
 Tensor as_matrix(const Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
-/// a (M, K) times b (K, N), which is given by its columns. `fast`: the tensor cores' own sums, 14 bits of
-/// which are exact, without a pass through fp32 registers every few products.
 Tensor fp8_product(const Tensor& a_rows, const Tensor& a_scale, const Tensor& b_columns,
                    const Tensor& b_scale, at::ScalarType dtype, bool fast,
                    const std::optional<Tensor>& bias = {}) {
@@ -78,6 +76,12 @@ bool fp8_takes(const Tensor& x, const Tensor& weight) {
   const bool narrow = x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf;
   const int64_t out = weight.size(0), in = weight.size(1), rows = in ? x.numel() / in : 0;
   return narrow && rows > 0 && rows % 16 == 0 && out % 16 == 0 && in % 16 == 0 && out >= 128 && in >= 128;
+}
+
+void fp8_product_out(Tensor& to, const Tensor& a_rows, const Tensor& a_scale, const Tensor& b_columns,
+                     const Tensor& b_scale, bool fast) {
+  at::_scaled_mm_out(to, a_rows, b_columns.t(), a_scale, b_scale, /*bias=*/{}, /*scale_result=*/{},
+                     to.scalar_type(), fast);
 }
 
 Tensor fp8_linear(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias) {

@@ -26,6 +26,11 @@ class WithoutFp8 {
 /// 128 each way.
 bool fp8_takes(const at::Tensor& x, const at::Tensor& weight);
 
+/// to (M, N) = a (M, K) times b (K, N), both in fp8, b given by its columns (N, K). `fast`: the tensor cores'
+/// own sums, 14 bits of which are exact, without a pass through fp32 registers every few products.
+void fp8_product_out(at::Tensor& to, const at::Tensor& a_rows, const at::Tensor& a_scale,
+                     const at::Tensor& b_columns, const at::Tensor& b_scale, bool fast);
+
 /// ops::linear in fp8: each factor is scaled as a whole and rounded to e4m3, gradients that flow in to e5m2;
 /// sums are fp32, results have x's dtype. Backward keeps x in fp8 alone.
 at::Tensor fp8_linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias);

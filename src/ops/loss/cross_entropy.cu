@@ -264,9 +264,7 @@ template <class T, int kBlock>
 cudaError_t run(const CrossEntropyRows& c, int held, int most, cudaStream_t stream) {
   const auto kernel =
       c.softcap > 0 ? cross_entropy_kernel<T, kBlock, true> : cross_entropy_kernel<T, kBlock, false>;
-  // As many blocks as there is room for at once.
-  const auto blocks = std::min<int64_t>(c.rows, kMultiprocessors * (kMostThreads / kBlock));
-  return start_with_shared(most, kernel, static_cast<unsigned>(blocks), kBlock, held * 16, stream, c, held);
+  return start_resident(most, kernel, c.rows, kBlock, held * 16, stream, c, held);
 }
 
 }  // namespace

@@ -6,11 +6,15 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <memory>
 
+#include "ops/fp8/fp8_cast.h"
+#include "ops/fp8/fp8_linear.h"
 #include "ops/operator.h"
 
 namespace tightloop::ops {
@@ -22,23 +26,93 @@ using at::Tensor;
 constexpr int64_t kMostRows = 4096;  // enough to keep a GPU busy; more is slower there and costs memory
 constexpr int64_t kLine = 64;        // elements: a GPU's products are slow on rows that start anywhere
 
-// sum += a^T b, or = for the first, in the sum's dtype. On the CPU a product of 16-bit matrices is rounded
-// before it is added.
-void add_product(Tensor& sum, const Tensor& a, const Tensor& b, bool first) {
-  const auto wide = sum.scalar_type();
-  if (a.scalar_type() == wide) {
-    first ? at::mm_out(sum, a.t(), b) : sum.addmm_(a.t(), b);
-  } else if (a.is_cuda()) {
-    first ? at::mm_out(sum, a.t(), b, wide) : at::addmm_out(sum, sum, a.t(), b, wide);
-  } else {
-    const Tensor product = at::mm(a.t(), b);
-    first ? sum.copy_(product) : sum.add_(product);
+/// The products of a head for `count` rows from `begin` on.
+class HeadProducts {
+ public:
+  virtual ~HeadProducts() = default;
+  virtual void logits(int64_t begin, int64_t count, Tensor& to) = 0;
+  /// `d_hidden`: of these rows. `d_weight`, in fp32, is added to, but by the first rows set. Either may be
+  /// undefined.
+  virtual void gradients(int64_t begin, int64_t count, const Tensor& d_logits, Tensor d_hidden,
+                         Tensor& d_weight) = 0;
+};
+
+class OwnProducts : public HeadProducts {
+ public:
+  OwnProducts(const Tensor& hidden, const Tensor& weight) : hidden_(hidden), weight_(weight) {}
+
+  void logits(int64_t begin, int64_t count, Tensor& to) override {
+    at::mm_out(to, hidden_.narrow(0, begin, count), weight_.t());
   }
+
+  void gradients(int64_t begin, int64_t count, const Tensor& d_logits, Tensor d_hidden,
+                 Tensor& d_weight) override {
+    if (d_hidden.defined()) at::mm_out(d_hidden, d_logits, weight_);
+    if (d_weight.defined()) add_product(d_weight, d_logits, hidden_.narrow(0, begin, count), begin == 0);
+  }
+
+ private:
+  // sum += a^T b, or = for the first, in the sum's dtype. On the CPU a product of 16-bit matrices is rounded
+  // before it is added.
+  static void add_product(Tensor& sum, const Tensor& a, const Tensor& b, bool first) {
+    const auto wide = sum.scalar_type();
+    if (a.scalar_type() == wide) {
+      first ? at::mm_out(sum, a.t(), b) : sum.addmm_(a.t(), b);
+    } else if (a.is_cuda()) {
+      first ? at::mm_out(sum, a.t(), b, wide) : at::addmm_out(sum, sum, a.t(), b, wide);
+    } else {
+      const Tensor product = at::mm(a.t(), b);
+      first ? sum.copy_(product) : sum.add_(product);
+    }
+  }
+
+  const Tensor hidden_, weight_;
+};
+
+/// As ops/fp8/fp8_linear.h has them. Hidden states and weight are cast once; of the gradients of logits no
+/// largest is looked for: it is the scale, since a softmax less its target is at most 1.
+class Fp8Products : public HeadProducts {
+ public:
+  Fp8Products(const Tensor& hidden, const Tensor& weight, const Tensor& scale, bool for_hidden,
+              bool for_weight)
+      : hidden_(fp8_cast(hidden, absolute_max(hidden), Fp8Format::kE4m3, /*rows=*/true, for_weight)),
+        weight_(fp8_cast(weight, absolute_max(weight), Fp8Format::kE4m3, /*rows=*/true, for_hidden)),
+        most_(scale.defined() ? scale.abs() : at::ones({}, hidden.options().dtype(at::kFloat))) {}
+
+  void logits(int64_t begin, int64_t count, Tensor& to) override {
+    fp8_product_out(to, hidden_.rows.narrow(0, begin, count), hidden_.scale, weight_.rows, weight_.scale,
+                    /*fast=*/true);
+  }
+
+  void gradients(int64_t begin, int64_t count, const Tensor& d_logits, Tensor d_hidden,
+                 Tensor& d_weight) override {
+    const auto d =
+        fp8_cast(d_logits, most_, Fp8Format::kE5m2, d_hidden.defined(), /*columns=*/d_weight.defined());
+    if (d_hidden.defined())
+      fp8_product_out(d_hidden, d.rows, d.scale, weight_.columns, weight_.scale, /*fast=*/true);
+    if (!d_weight.defined()) return;
+    if (begin > 0 && !part_.defined()) part_ = at::empty_like(d_weight);
+    Tensor& to = begin > 0 ? part_ : d_weight;
+    fp8_product_out(to, d.columns, d.scale, hidden_.columns.narrow(1, begin, count), hidden_.scale,
+                    /*fast=*/false);
+    if (begin > 0) d_weight.add_(part_);
+  }
+
+ private:
+  const Fp8Matrix hidden_, weight_;
+  const Tensor most_;
+  Tensor part_;
+};
+
+/// Chunks of whole rows of fp8_takes, without space between them.
+bool head_takes_fp8(const Tensor& hidden, const Tensor& weight) {
+  return fp8_takes(hidden, weight) && weight.size(0) % kLine == 0;
 }
 
 ComputedLoss by_chunks(const Tensor& hidden, const Tensor& weight, const Tensor& targets,
                        const LossOptions& options, bool for_hidden, bool for_weight) {
-  const int64_t N = hidden.size(0), V = weight.size(0), rows = fused_head_rows(hidden);
+  const bool narrow = head_takes_fp8(hidden, weight);
+  const int64_t N = hidden.size(0), V = weight.size(0), rows = fused_head_rows(hidden) * (narrow ? 2 : 1);
   const auto wide = hidden.options().dtype(at::kFloat);
   ComputedLoss all{at::empty({N}, wide)};
   if (options.correct) all.correct = at::empty({N}, wide.dtype(at::kBool));
@@ -46,20 +120,19 @@ ComputedLoss by_chunks(const Tensor& hidden, const Tensor& weight, const Tensor&
   if (for_weight) all.d_weight = N ? at::empty(weight.sizes(), wide) : at::zeros(weight.sizes(), wide);
   const int64_t stride = hidden.is_cuda() ? (V + kLine - 1) / kLine * kLine : V;
   const Tensor buffer = at::empty({std::min(rows, N), stride}, hidden.options()).narrow(1, 0, V);
+  const std::unique_ptr<HeadProducts> products =
+      narrow ? std::unique_ptr<HeadProducts>(
+                   std::make_unique<Fp8Products>(hidden, weight, options.scale, for_hidden, for_weight))
+             : std::make_unique<OwnProducts>(hidden, weight);
   for (int64_t begin = 0; begin < N; begin += rows) {
     const int64_t count = std::min(rows, N - begin);
     const auto part = [&](const Tensor& x) { return x.defined() ? x.narrow(0, begin, count) : x; };
-    const Tensor h = part(hidden);
     Tensor logits = buffer.narrow(0, 0, count);
-    at::mm_out(logits, h, weight.t());
+    products->logits(begin, count, logits);
     LossRows to{part(all.losses), {}, part(all.correct)};
     if (for_hidden || for_weight) to.gradient = logits;  // takes the logits' place
     cross_entropy_rows(logits, part(targets), to, options);
-    if (for_hidden) {
-      Tensor d_h = part(all.d_input);
-      at::mm_out(d_h, logits, weight);
-    }
-    if (for_weight) add_product(all.d_weight, logits, h, begin == 0);
+    if (for_hidden || for_weight) products->gradients(begin, count, logits, part(all.d_input), all.d_weight);
   }
   if (for_weight) all.d_weight = all.d_weight.to(weight.scalar_type());
   return all;

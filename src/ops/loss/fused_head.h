@@ -12,7 +12,8 @@ namespace tightloop::ops {
 /// are made for some rows at a time, in the forward pass. hidden (N, D), weight (V, D) of one dtype, targets
 /// as for cross_entropy. Products are in that dtype, the loss in fp32, and the weight's gradient is added up
 /// in fp32 over the chunks. Holds one chunk of logits besides its results: an eighth of them at most on the
-/// CPU, given some 50 rows or more, and 4,096 rows on a GPU. What no kernel takes goes by whole logits.
+/// CPU, given some 50 rows or more, and 4,096 rows on a GPU. What no kernel takes goes by whole logits. Where
+/// fp8 is on and takes them (ops/fp8/fp8_linear.h), the three products are in fp8, by twice as many rows.
 LossSum fused_head(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
                    const LossOptions& options = {});
 

@@ -161,6 +161,7 @@ BatchLoss LanguageTask::loss(const std::vector<at::Tensor>& parts, const at::Ten
                   .label_smoothing = train.label_smoothing,
                   .z_loss = train.z_loss,
                   .fused_head = train.fused_head,
+                  .fp8_head = train.fp8_head,
                   .scale = scale,
                   .correct = metrics});
 }

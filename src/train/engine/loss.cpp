@@ -5,6 +5,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "core/error.h"
 #include "core/interrupt.h"
@@ -46,7 +47,8 @@ BatchLoss loss_of(LanguageModel& model, const DeviceBatch& batch, const LossSetu
                                  .scale = scale,
                                  .correct = setup.correct};
   const auto hidden = pass.hidden_BTD.flatten(0, 1), targets = batch.targets_BT.flatten();
-  const ops::WithoutFp8 as_the_fused_head;
+  std::optional<ops::WithoutFp8> in_16_bits;
+  if (!setup.fp8_head) in_16_bits.emplace();
   const auto loss = chunks_head(model, hidden.size(0), setup.fused_head)
                         ? ops::fused_head(hidden, head.weight_VD, targets, options)
                         : ops::cross_entropy(ops::linear(hidden, head.weight_VD), targets, options);

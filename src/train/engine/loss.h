@@ -18,8 +18,9 @@ struct LossSetup {
   bool training = false;  // dropout is on, and experts' balance is measured
   double label_smoothing = 0, z_loss = 0;
   AutoSwitch fused_head = AutoSwitch::kAuto;
-  at::Tensor scale{};    // fp64 scalar on the device that multiplies the gradient
-  bool correct = false;  // the tokens that were right are wanted
+  bool fp8_head = false;  // where fp8 is on
+  at::Tensor scale{};     // fp64 scalar on the device that multiplies the gradient
+  bool correct = false;   // the tokens that were right are wanted
 };
 
 struct BatchLoss : ops::LossSum {

@@ -4,6 +4,7 @@
 #include <ATen/ops/embedding.h>
 
 #include <cmath>
+#include <optional>
 
 #include "core/error.h"
 #include "ops/fp8/fp8_linear.h"
@@ -20,8 +21,9 @@ ops::LossSum cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, c
   const ops::LossOptions options{
       .label_smoothing = label_smoothing, .scale = scale, .correct = setup.correct};
   const int64_t logits_bytes = hidden.size(0) * weight.size(0) * weight.element_size();
+  std::optional<ops::WithoutFp8> in_16_bits;
+  if (!setup.fp8_head) in_16_bits.emplace();
   if (chunks_head(logits_bytes, setup.fused_head)) return ops::fused_head(hidden, weight, targets, options);
-  const ops::WithoutFp8 as_the_fused_head;
   return ops::cross_entropy(ops::linear(hidden, weight), targets, options);
 }
 

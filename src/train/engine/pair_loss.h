@@ -19,8 +19,9 @@ struct PairLossSetup {
   Smoothing smoothing = Smoothing::kUniform;
   int64_t pad_id = 0;  // kKullbackLeibler: what gets no weight
   AutoSwitch fused_head = AutoSwitch::kAuto;
-  at::Tensor scale{};    // fp64 scalar on the device that multiplies the gradient
-  bool correct = false;  // the tokens that were right are wanted
+  bool fp8_head = false;  // where fp8 is on
+  at::Tensor scale{};     // fp64 scalar on the device that multiplies the gradient
+  bool correct = false;   // the tokens that were right are wanted
 };
 
 /// The loss summed over the targets' tokens, and their count. Nothing is read back.

@@ -119,6 +119,7 @@ BatchLoss TranslationTask::loss(const std::vector<at::Tensor>& parts, const at::
                             .label_smoothing = train.label_smoothing,
                             .smoothing = train.smoothing,
                             .fused_head = train.fused_head,
+                            .fp8_head = train.fp8_head,
                             .scale = scale,
                             .correct = metrics})};
   if (metrics) {

@@ -17,7 +17,7 @@ const std::set<std::string>& settings_that_may_change() {
       "train.micro_batch", "train.accumulate",
       // How it is computed.
       "model.gradient_checkpointing", "train.device", "train.precision", "train.threads", "train.fused_head",
-      "train.graph", "train.deterministic", "train.memory_limit", "train.empty_cache_steps",
+      "train.fp8_head", "train.graph", "train.deterministic", "train.memory_limit", "train.empty_cache_steps",
       "train.copy_stream", "train.copy_ahead", "train.pools", "train.set_to_none", "train.time_parts",
       "train.debug_syncs", "train.loss_scale", "train.loss_scale_growth_steps", "train.loss_extract_interval",
       "ops.plain",

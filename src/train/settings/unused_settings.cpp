@@ -53,6 +53,7 @@ std::vector<std::string> unused_settings(const Recipe& recipe) {
   const bool wsd = schedule == ScheduleKind::kWsd,
              ends = is_one_of(schedule, {ScheduleKind::kCosine, ScheduleKind::kLinear, ScheduleKind::kWsd});
   const std::vector<Rule> rules{
+      {train.precision != Precision::kFp8, {"train.fp8_head"}, "is for train.precision fp8"},
       {!pairs,
        {"model.share_embeddings", "model.norm_place", "model.positions", "model.activation",
         "train.smoothing", "train.eval_translations", "train.bleu_tokenize", "data.batch_tokens",

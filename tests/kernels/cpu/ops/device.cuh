@@ -192,10 +192,12 @@ inline cudaError_t most_shared(int& bytes) {
 }
 
 template <class... Parameters, class... Arguments>
-cudaError_t start_with_shared(int most, void (*kernel)(Parameters...), dim3 grid, dim3 size, size_t shared,
-                              cudaStream_t stream, const Arguments&... arguments) {
+cudaError_t start_resident(int most, void (*kernel)(Parameters...), int64_t items, int threads, size_t shared,
+                           cudaStream_t stream, const Arguments&... arguments) {
+  constexpr int64_t kResident = 3;  // few, so that a block has several
   if (shared > static_cast<size_t>(most)) return cudaErrorInvalidValue;
-  return start(kernel, grid, size, shared, stream, arguments...);
+  return start(kernel, static_cast<unsigned>(std::min(items, kResident)), threads, shared, stream,
+               arguments...);
 }
 
 inline unsigned long long nanoseconds_now() {
