@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -16,17 +17,19 @@
 
 namespace tightloop::testing {
 
-/// A run on regular sentences, a row each, in which the row of one step is what is planted. Rows of the first
-/// pass are lines of data.jsonl, in the order of the loader.
+/// A run on regular sentences, a row each, in which some rows are what is planted. Rows of the first pass are
+/// lines of data.jsonl, in the order of the loader.
 struct Planted {
   static constexpr int64_t kLines = 400;
 
   TempFolder folder;
   Recipe recipe = small_recipe();
-  int64_t line = 0;  // of the planted one, from 1
+  int64_t line = 0;  // of the first planted one, from 1
 
   /// `row`: which of the run's, from 0.
-  Planted(int64_t row, const std::string& text, int64_t micro_batch = 1) {
+  Planted(int64_t row, const std::string& text, int64_t micro_batch = 1)
+      : Planted(std::vector<int64_t>{row}, text, micro_batch) {}
+  Planted(const std::vector<int64_t>& rows, const std::string& text, int64_t micro_batch) {
     recipe.data.source = DataSource::kJsonl, recipe.data.loss_after = "", recipe.data.seq_len = 40;
     recipe.data.holdout = 0;
     recipe.data.train = {(folder / "data.jsonl").string()},
@@ -34,14 +37,18 @@ struct Planted {
     recipe.model.layers = 1, recipe.model.width = 16;
     recipe.train.micro_batch = micro_batch, recipe.train.lr = 1e-2;
     recipe.train.steps = kLines / micro_batch;
-    line = static_cast<int64_t>(
-               sample_at(row, kLines, static_cast<uint64_t>(recipe.train.seed), /*shuffle=*/true).sample) +
-           1;
+    std::vector<int64_t> lines;
+    for (const int64_t row : rows)
+      lines.push_back(
+          static_cast<int64_t>(
+              sample_at(row, kLines, static_cast<uint64_t>(recipe.train.seed), /*shuffle=*/true).sample) +
+          1);
+    line = lines.front();
     std::string data;
     Random random(3);
     const std::vector<std::string> animals{"cat", "dog", "cow", "hen", "pig"};
     for (int64_t i = 1; i <= kLines; ++i)
-      data += nlohmann::json{{"text", i == line
+      data += nlohmann::json{{"text", std::ranges::count(lines, i) > 0
                                           ? text
                                           : fmt::format("the {} sat on the {} mat", animals[random.below(5)],
                                                         animals[random.below(5)])}}
