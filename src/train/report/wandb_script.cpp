@@ -3,7 +3,7 @@
 namespace tightloop {
 
 const char* const kWandbScript = R"python(# Tightloop: hands metrics to Weights & Biases.
-import json, os, sys
+import importlib.util, json, os, sys
 
 answers = os.dup(1)
 os.dup2(2, 1)  # what wandb prints is no answer
@@ -14,15 +14,22 @@ def answer(**said):
     os.write(answers, (json.dumps(said) + "\n").encode())
 
 
+def refuse_without_wandb():
+    raise SystemExit(
+        f"Weights & Biases needs the Python package wandb, and '{sys.executable}' has none. Install it with "
+        f"'{sys.executable} -m pip install wandb', or set wandb.python to a Python that has it."
+    )
+
+
 def begin(start):
+    if importlib.util.find_spec("wandb") is None:
+        refuse_without_wandb()
+    answer(found=True)  # importing it takes seconds, which training does not wait for
     try:
         import wandb
         init = wandb.init
     except (ImportError, AttributeError):
-        raise SystemExit(
-            f"Weights & Biases needs the Python package wandb, and '{sys.executable}' has none. Install it with "
-            f"'{sys.executable} -m pip install wandb', or set wandb.python to a Python that has it."
-        )
+        refuse_without_wandb()
     run = init(resume="allow", settings=wandb.Settings(console="off", silent=True), **start)
     run.define_metric("eval/loss", summary="min,last")
     offline = f"offline, in {os.path.dirname(run.dir)} ('wandb sync' uploads it)"

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -65,6 +67,9 @@ WandbSink::WandbSink(const WandbConfig& config, const fs::path& folder, const nl
                        {"config", settings}};
   if (!config.entity.empty()) start["entity"] = config.entity;
   send({{"start", std::move(start)}});
+  const auto until = std::chrono::steady_clock::now() + limits.beginning;
+  for (check(); !found_ && std::chrono::steady_clock::now() < until; check())
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
 }
 
 void WandbSink::send(nlohmann::json message) {
@@ -79,6 +84,7 @@ void WandbSink::check() {
     if (!answer.is_object()) continue;
     if (answer.contains("error")) throw Error(ExitCode::kFailure, answer.at("error").get<std::string>());
     if (answer.contains("url")) log::info("Weights & Biases: {}", answer.at("url").get<std::string>());
+    if (answer.contains("found")) found_ = true;
     if (answer.contains("finished")) finished_ = true;
   }
   if (status && !finished_)

@@ -21,16 +21,18 @@ namespace tightloop {
 ///     {"step": 10, "sample": {...}}
 ///     {"finish": {"failed": false, "summary": {...}}}
 ///
-/// It answers {"url": ...} when the run has begun, {"error": SENTENCE} before it gives up, and
-/// {"finished": true}.
+/// It answers {"found": true} once its package is there, {"url": ...} when the run has begun,
+/// {"error": SENTENCE} before it gives up, and {"finished": true}.
 class WandbSink : public Sink {
  public:
   struct Limits {
     size_t waiting_bytes = 8 << 20;
+    std::chrono::milliseconds beginning = std::chrono::seconds(2);  // to say whether its package is there
     std::chrono::milliseconds patience = std::chrono::seconds(30);  // for the last uploads
   };
 
-  /// `folder`: of the run. `settings`: by section. A run that goes on continues the W&B run it began.
+  /// `folder`: of the run. `settings`: by section. A run that goes on continues the W&B run it began. Waits a
+  /// moment for the word that the package is there; an error where it is not.
   WandbSink(const WandbConfig& config, const std::filesystem::path& folder, const nlohmann::json& settings,
             const Limits& limits);
   WandbSink(const WandbConfig& config, const std::filesystem::path& folder, const nlohmann::json& settings)
@@ -55,7 +57,7 @@ class WandbSink : public Sink {
   const std::filesystem::path folder_;
   const std::filesystem::path messages_;
   std::unique_ptr<HelperProcess> helper_;
-  bool finished_ = false;  // it has said so
+  bool found_ = false, finished_ = false;  // it has said so: its package is there; it is done
   int64_t step_ = 0;
   double best_;  // eval/loss, also of before this process began
 };
