@@ -285,12 +285,12 @@ void Trainer::note_start() {
 TrainResult Trainer::train() {
   const auto& train = recipe_.train;
   const int64_t last = train.stop_at > 0 ? std::min(train.stop_at, train.steps) : train.steps;
+  if (processes_.main()) use_.begin();
   open_feed(last);
   if (processes_.main()) {
     if (done_ > 0) log::info("Resuming after step {}.", done_);
     announce();
     evaluator_->check();
-    use_.begin();
     metrics_ = std::make_unique<Metrics>(recipe_.log, sinks_of(run_, recipe_, done_));
     samples_ = std::make_unique<SampleLog>(run_.samples(), done_);
   }

@@ -81,7 +81,7 @@ TEST(PeakFlops, OfADeviceWithoutDataSheetIsMeasuredOnceAndSoon) {
   const std::chrono::duration<double> took = Clock::now() - start;
   EXPECT_EQ(first.source, PeakSource::kMeasured);
   EXPECT_GT(first.flops, 1e8);
-  EXPECT_LT(took.count(), 2) << "0.1 s on a machine that has nothing else to do";
+  EXPECT_LT(took.count(), 2) << "0.3 s on a machine that has nothing else to do";
   EXPECT_EQ(peak_flops(cpu_device(), Precision::kFp32).flops, first.flops);
 }
 

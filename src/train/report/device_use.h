@@ -29,7 +29,7 @@ struct PeakFlops {
   PeakSource source = PeakSource::kNone;
 };
 /// By the data sheet of a card that is known. Else that of a matrix product in the compute dtype, measured
-/// once in a process; on a CPU a small one, within a tenth of a second.
+/// once in a process; on a CPU the best of several small ones, in about 0.3 seconds.
 PeakFlops peak_flops(Device& device, Precision precision);
 
 /// Asks a GPU's driver once a second, from a thread of its own.
@@ -62,8 +62,8 @@ class DeviceUse {
   DeviceUse(Device& device, const Recipe& recipe, int world)
       : device_(device), recipe_(recipe), world_(world) {}
 
-  /// Before the first step, in the process that writes the log: finds the peak and starts to ask the driver,
-  /// where the log tells of them.
+  /// Before the first step and before threads load data, in the process that writes the log: finds the peak
+  /// and starts to ask the driver, where the log tells of them.
   void begin();
   const PeakFlops& peak() const { return peak_; }
   /// After a step: reads the memory where that is due, and empties the cache where empties_cache() says so.
