@@ -105,7 +105,7 @@ void ModelChoice::add_to(CLI::App& verb) {
 std::string ModelChoice::folder() const {
   if (!path.empty()) return existing_run(path);
   const auto runs = runs_in("runs");
-  if (runs.empty()) throw usage_error("there is no run in 'runs'. Name one with --run, or train one first.");
+  if (runs.empty()) throw usage_error("there is no run in 'runs'. Name one, or train one first.");
   const std::string newest =
       std::ranges::max(runs, {}, [](const auto& run) { return file_time(RunFolder(run).config()); }).string();
   if (!std::exchange(said, true)) log::info("The newest run: {} (name one to take another).", newest);

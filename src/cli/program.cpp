@@ -108,12 +108,14 @@ int run(int argc, char** argv) {
   } catch (const Error& error) {
     return say(error, error.code());
   } catch (const c10::OutOfMemoryError& error) {
-    return say(device_error("the device is out of memory. Try a smaller --train.micro_batch with a larger "
-                            "--train.accumulate. ({})",
+    return say(device_error("the device is out of memory. Try smaller batches: in training a smaller "
+                            "--train.micro_batch with a larger --train.accumulate, elsewhere --batch or "
+                            "--batch-tokens, where the verb has it. ({})",
                             error.what_without_backtrace()),
                ExitCode::kDevice);
   } catch (const std::bad_alloc& error) {
-    return say(device_error("this machine is out of memory. Try a smaller --train.micro_batch or model."),
+    return say(device_error("this machine is out of memory. Try a smaller model or batch (in training: "
+                            "--train.micro_batch)."),
                ExitCode::kDevice);
   } catch (const c10::Error& error) {
     const std::string what = error.what_without_backtrace();

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/log.h"
@@ -148,12 +149,14 @@ void Trainer::announce() const {
   const auto shared = fmt::format("{} accumulated x {} process{}", train.accumulate, processes_.world(),
                                   processes_.world() == 1 ? "" : "es");
   if (chooses_lr_) log::info("Learning rate {:.0e}, by the size of the model.", train.lr);
-  const auto length = train.epochs > 0 ? fmt::format("{} epochs = {} steps", train.epochs, train.steps)
-                                       : fmt::format("{} steps", train.steps);
+  const auto steps = counted(train.steps, "step");
+  const auto length =
+      train.epochs > 0 ? fmt::format("{} = {}", counted(train.epochs, "epoch"), steps) : steps;
   if (task_->config().translates())
     return log::info("Effective batch: up to {} target tokens x {}; {}.", task_->positions(), shared, length);
-  log::info("Effective batch: {} rows x {} = {} rows, {} tokens a step; {}.", train.micro_batch, shared, rows,
-            task_->positions() * train.accumulate * processes_.world(), length);
+  log::info("Effective batch: {} x {} = {}, {} a step; {}.", counted(train.micro_batch, "row"), shared,
+            counted(rows, "row"),
+            counted(task_->positions() * train.accumulate * processes_.world(), "token"), length);
 }
 
 int64_t Trainer::step_samples() const {
@@ -215,9 +218,9 @@ void Trainer::handle(const StepSums& sums) {
   if (!report) return;
   if (progress_->tokens() == 0) {
     throw data_error(
-        "none of the tokens of the first {} steps is to be learned: the loss mask is all zero. See "
+        "none of the tokens of the first {} is to be learned: the loss mask is all zero. See "
         "data.loss_after and the chat template, or 'tightloop data show'.",
-        sums.step);
+        counted(sums.step, "step"));
   }
   if (report->supervised == 0)
     return log::warn("Nothing was to be learned in the steps up to {}.", sums.step);

@@ -202,7 +202,10 @@ TEST(SampleLog, AStepGetsItsSamplesOnceAndTextsAreCutForTheLog) {
   EXPECT_EQ(JsonLinesReader(folder / "samples.jsonl").read().size(), 1u);
   EXPECT_EQ(sample_text(sample), "a b -> half a character \\xc3");
   const TrainingSample large{.prompt = std::string(500, 'p'), .text = std::string(500, 't')};
-  EXPECT_LT(sample_text(large).size(), 200u);
+  EXPECT_LT(sample_text(large).size(), 210u);
+  EXPECT_TRUE(sample_text(large).ends_with("ttt…")) << sample_text(large);
+  const TrainingSample control{.prompt = "p", .text = std::string(100, '\x01')};
+  EXPECT_LT(sample_text(control).size(), 210u) << "as it is printed";
 }
 
 TEST(HeldOutAccuracy, IsTheFractionOfTopPredictionsThatAreRight) {

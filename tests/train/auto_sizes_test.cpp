@@ -138,9 +138,10 @@ TEST(AutoSizes, AreCorrectedWhereTheFilesGiveOtherNumbers) {
   EXPECT_EQ(corrected_sizes(recipe, 76000), "");
   EXPECT_EQ(corrected_sizes(recipe, 124000), "");
   EXPECT_EQ(corrected_sizes(recipe, 50000),
-            "The files gave 50.0k tokens, not the 100k that were expected: about 2m00s.");
+            "The files gave 50.0k tokens, not the 100k that were planned for: about 2m00s.");
   recipe.train.epochs = 0;
-  EXPECT_EQ(corrected_sizes(recipe, 130000), "The files gave 130k tokens, not the 100k that were expected.");
+  EXPECT_EQ(corrected_sizes(recipe, 130000),
+            "The files gave 130k tokens, not the 100k that were planned for.");
 }
 
 }  // namespace

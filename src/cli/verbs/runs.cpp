@@ -10,6 +10,7 @@
 #include "cli/output.h"
 #include "cli/run_table.h"
 #include "cli/verbs.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/terminal/terminal.h"
@@ -48,7 +49,9 @@ void show_runs(const RunsArguments& options) {
     return put(fmt::format("There is no run in '{}' yet. 'tightloop train RECIPE' makes one.\n",
                            shown(options.folder)));
   put(runs_table(runs, width, now, typed && !std::getenv("NO_COLOR")));
-  if (found > runs.size()) put(fmt::format("and {} older runs (--all shows them)\n", found - runs.size()));
+  if (found > runs.size())
+    put(fmt::format("and {} (--all shows {})\n", counted(found - runs.size(), "older run"),
+                    found - runs.size() == 1 ? "it" : "them"));
 }
 
 }  // namespace

@@ -166,8 +166,8 @@ bool locale_is_utf8(const char* lc_all, const char* lc_ctype, const char* lang) 
 
 std::string drawn_in_ascii(std::string_view text) {
   static constexpr std::pair<std::string_view, char> kInstead[] = {
-      {"▁", '_'}, {"▂", '.'}, {"▃", '-'}, {"▄", '~'}, {"▅", '+'}, {"▆", '*'},
-      {"▇", '%'}, {"█", '#'}, {"░", '-'}, {"┤", '|'}, {"✓", '+'}, {"✗", 'x'}};
+      {"▁", '_'}, {"▂", '.'}, {"▃", '-'}, {"▄", '~'}, {"▅", '+'}, {"▆", '*'}, {"▇", '%'},
+      {"█", '#'}, {"░", '-'}, {"┤", '|'}, {"✓", '+'}, {"✗", 'x'}, {"…", '~'}};
   std::string out;
   while (!text.empty()) {
     const auto found =

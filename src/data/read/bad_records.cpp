@@ -6,6 +6,7 @@
 #include <iterator>
 #include <numeric>
 
+#include "core/counted.h"
 #include "core/error.h"
 #include "data/read/data_files.h"
 #include "data/read/encoding.h"
@@ -16,6 +17,8 @@ namespace tightloop {
 namespace {
 
 constexpr size_t kMostShown = 10, kOfOneReason = 3;
+
+constexpr const char* kSkipThem = "--data.on_bad_record skip (of 'tokenizer train': --on-bad-record skip)";
 
 // "a.jsonl:17 (byte 4211): malformed_json: ..." without the place.
 std::string_view reason_of(std::string_view one) {
@@ -37,7 +40,7 @@ void BadRecords::add(BadKind kind, const std::string& file, uint64_t line, uint6
   if (!fail_ && first_ones_.size() == kMostShown) return;
   const std::string text = fmt::format("{}:{} (byte {}): {}{}{}", file, line, byte, bad_kind_name(kind),
                                        why.empty() ? "" : ": ", why);
-  if (fail_) throw data_error("{}. --data.on_bad_record skip goes on without it.", text);
+  if (fail_) throw data_error("{}. {} goes on without it.", text, kSkipThem);
   keep(text);
 }
 
@@ -53,7 +56,7 @@ void BadRecords::merge(std::span<const uint64_t> counts, const std::vector<std::
 uint64_t BadRecords::total() const { return std::accumulate(counts_.begin(), counts_.end(), uint64_t{0}); }
 
 std::string BadRecords::report() const {
-  return total() == 0 ? "" : fmt::format("skipped {} bad records: {}", total(), details());
+  return total() == 0 ? "" : fmt::format("skipped {}: {}", counted(total(), "bad record"), details());
 }
 
 std::string BadRecords::details() const {
@@ -93,10 +96,9 @@ void refuse_too_many_bad(const DataConfig& config, const BadRecords& bad, uint64
   const bool much = (count >= kFew || bad_bytes >= kFewBytes) && share > kMostBad;
   if (config.on_bad_record != OnBadRecord::kAuto || count == 0 || (!many && !much && good > 0)) return;
   throw data_error(
-      "{} of {} documents{} cannot be used: {}{}\nTo go on without them, however many they are: "
-      "--data.on_bad_record skip.",
-      count, all, many || good == 0 ? "" : fmt::format(", about {:.0f} % of the bytes,", 100 * share),
-      bad.details(), advice_about_files(config, good > 0));
+      "{} of {} documents{} cannot be used: {}{}\nTo go on without them, however many they are: {}.", count,
+      all, many || good == 0 ? "" : fmt::format(", about {:.0f} % of the bytes,", 100 * share), bad.details(),
+      advice_about_files(config, good > 0), kSkipThem);
 }
 
 }  // namespace tightloop

@@ -17,17 +17,18 @@ namespace tightloop {
 
 namespace {
 
-constexpr size_t kShownBytes = 80;
+constexpr size_t kShownPrompt = 60, kShownText = 130;  // bytes as they are printed
 
-/// The beginning, or of a prompt the end, of a text, in one line and in whole characters.
-std::string shortened(std::string text, bool keep_end) {
+/// Where the first character begins that is not before `at`.
+size_t character_from(std::string_view text, size_t at) {
+  while (at < text.size() && (text[at] & 0xC0) == 0x80) ++at;
+  return at;
+}
+
+/// In one line, with control characters spelled, which makes a text of them four times as long.
+std::string one_line(std::string text) {
   std::ranges::replace(text, '\n', ' ');
-  const auto inside = [&](size_t at) { return at < text.size() && (text[at] & 0xC0) == 0x80; };
-  if (text.size() > kShownBytes) {
-    size_t cut = keep_end ? text.size() - kShownBytes : kShownBytes;
-    while (inside(cut)) ++cut;
-    text = keep_end ? "..." + text.substr(cut) : text.substr(0, cut) + "...";
-  }
+  std::ranges::replace(text, '\t', ' ');
   return printable(text);
 }
 
@@ -68,8 +69,11 @@ std::vector<nlohmann::json> SampleLog::add(int64_t step, const std::vector<Train
 }
 
 std::string sample_text(const TrainingSample& sample) {
-  return fmt::format("{} -> {}", shortened(sample.prompt, /*keep_end=*/true),
-                     shortened(sample.text, /*keep_end=*/false));
+  std::string prompt = one_line(sample.prompt), text = one_line(sample.text);
+  if (prompt.size() > kShownPrompt)
+    prompt = "…" + prompt.substr(character_from(prompt, prompt.size() - kShownPrompt));
+  if (text.size() > kShownText) text = text.substr(0, character_from(text, kShownText)) + "…";
+  return fmt::format("{} -> {}", prompt, text);
 }
 
 }  // namespace tightloop

@@ -43,7 +43,7 @@ class SampleLog {
   int64_t last_step_ = -1;
 };
 
-/// One line for people: "reverse stone = enots"; long texts are cut.
+/// One line for people, "reverse stone = -> enots", of some 200 characters at most.
 std::string sample_text(const TrainingSample& sample);
 
 }  // namespace tightloop

@@ -35,8 +35,8 @@ class CountedText {
     if (bytes_ > 0) return false;
     const BadRecords& bad = texts_.bad();
     throw data_error(
-        "there is no text to train a tokenizer on in '{}'{} Name files with text in them, or a tokenizer "
-        "with --tokenizer.path.{}",
+        "there is no text to train a tokenizer on in '{}'{} Name files with text in them, or in a recipe a "
+        "tokenizer that is there already (tokenizer.path).{}",
         fmt::join(data_.train, "', '"), bad.total() > 0 ? fmt::format(": {}\n", bad.report()) : ".",
         bad.total() > 0 ? advice_about_files(data_) : "");
   }

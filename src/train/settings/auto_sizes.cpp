@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/terminal/terminal.h"
@@ -218,22 +219,25 @@ std::string resolve_sizes(Recipe& recipe, const Config& config) {
   const double seconds = seen * flops / facts.flops;
   recipe.expected_tokens = tokens, recipe.expected_seconds = seconds;
   return fmt::format(
-      "{} of text, about {} tokens{}: vocabulary {}, {}{} layers of {} ({} parameters), {} a step, {}; {} on "
-      "{}.",
-      bytes_text(facts.bytes), human_count(tokens), pairs ? " a side" : "", vocabulary,
+      "{} of text, about {} tokens{} before it is read. Planned: vocabulary {}{}, {}{} layers of {} (about "
+      "{} "
+      "parameters), {} a step, {}; {} on {}.",
+      bytes_text(facts.bytes), human_count(tokens), pairs ? " a side" : "",
+      recipe.tokenizer.size_is_chosen ? "up to " : "", vocabulary,
       pairs ? fmt::format("{} + ", model.encoder_layers) : "", model.layers, model.width,
       human_count(static_cast<double>(model_size(model).total)),
-      pairs ? fmt::format("{} tokens", step_tokens) : fmt::format("{} rows of {} tokens", rows, data.seq_len),
-      train.epochs > 0 ? fmt::format("{} epochs", train.epochs) : fmt::format("{} steps", train.steps),
+      pairs ? counted(step_tokens, "token")
+            : fmt::format("{} of {} tokens", counted(rows, "row"), data.seq_len),
+      train.epochs > 0 ? counted(train.epochs, "epoch") : counted(train.steps, "step"),
       about_seconds(seconds),
-      facts.gpu ? "this GPU" : fmt::format("{} CPU cores", std::llround(facts.flops / kCoreFlops)));
+      facts.gpu ? "this GPU" : counted(std::llround(facts.flops / kCoreFlops), "CPU core"));
 }
 
 std::string corrected_sizes(const Recipe& recipe, uint64_t tokens) {
   constexpr double kClose = 0.25;
   const double share = static_cast<double>(tokens) / std::max(recipe.expected_tokens, 1.0);
   if (recipe.expected_tokens == 0 || std::abs(share - 1) <= kClose) return {};
-  return fmt::format("The files gave {} tokens, not the {} that were expected{}.",
+  return fmt::format("The files gave {} tokens, not the {} that were planned for{}.",
                      human_count(static_cast<double>(tokens)), human_count(recipe.expected_tokens),
                      recipe.train.epochs > 0 ? ": " + about_seconds(share * recipe.expected_seconds) : "");
 }
