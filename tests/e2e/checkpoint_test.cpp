@@ -107,6 +107,7 @@ TEST_F(Checkpoints, DamageIsFoundAndNamed) {
   EXPECT_EQ(json("checkpoint verify mine@last")["checkpoints"].size(), 1u);
   const auto report = json("checkpoint verify mine")["checkpoints"];
   EXPECT_EQ(report[1]["whole"], false) << report;
+  EXPECT_EQ(json("checkpoint ls mine")["checkpoints"][1]["state"], "damaged");
   EXPECT_EQ(report[2]["whole"], true) << report;
 }
 
@@ -118,6 +119,9 @@ TEST_F(Checkpoints, AreCompared) {
   EXPECT_GT(found["tensors"][0]["largest"], 0);
   EXPECT_TRUE(found["metadata"].contains("consumed")) << found["metadata"];
   const auto text = in("checkpoint diff mine@2 mine@8");
+  EXPECT_TRUE(contains(text.output, "was: runs/mine, step 2; is: runs/mine, step 8\n")) << text.output;
+  EXPECT_TRUE(contains(text.output, "largest difference  relative  tensor\n")) << text.output;
+  EXPECT_FALSE(contains(text.output, "nan") || contains(text.output, "...")) << text.output;
   EXPECT_TRUE(contains(text.output, "consumed: was 16, is 64")) << text.output;
 }
 

@@ -82,6 +82,7 @@ TEST(TrainVerb, AFullDiskLeavesTheOlderCheckpointLoadable) {
       run(folder.path(), "tightloop train " + tiny() + "--train.steps 6 --train.save_steps 2 --run.name a");
   EXPECT_EQ(outcome.exit_code, 4) << outcome.output;
   EXPECT_TRUE(contains(outcome.output, "too little space")) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "tightloop train --resume runs/a")) << outcome.output;
   const auto eval = run(folder.path(), "tightloop eval --run runs/a --json");
   EXPECT_EQ(eval.exit_code, 0) << eval.output;
   run(folder.path(), "umount runs");

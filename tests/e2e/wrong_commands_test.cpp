@@ -128,6 +128,7 @@ TEST_F(WrongCommands, Settings) {
   const std::string train = "train configs/text.yaml --data.train my.txt ";
   expect_answers({
       {train + "--train.step 5", 2, {"'train.steps'"}},
+      {train + "--run.name mine@2", 2, {"a run cannot be called 'mine@2'"}},
       {train + "--train.steps=abc", 2, {"--train.steps", "'abc'", "integer"}},
       {train + "--train.steps -1", 2, {"--train.steps", "0 to"}},
       {train + "--num_train_epochs many", 2, {"--num_train_epochs", "number"}},
@@ -207,6 +208,8 @@ TEST_F(WrongCommands, Options) {
       {"export --run runs/mine", 2, {"--to is required"}},
       {"average --run runs/mine --output runs/a", 2, {"--train.keep_checkpoints"}},
       {"average --run runs/mine --to runs/a", 2, {"--output?"}},
+      {"average --run runs/mine --output runs/mine", 2, {"Choose another --output"}},
+      {"average --run runs/mine --output runs/mine@best", 2, {"a name without it"}},
       {"tokenizer train my.txt --vocab 300", 2, {"--vocab-size?"}},
       {"tokenizer encode --tokenizer nowhere", 3, {"nowhere"}},
       {"translate --run runs/mine --beam-size 3", 2, {"--beam?"}},

@@ -2,6 +2,8 @@
 
 #include <ATen/ops/full.h>
 
+#include <cmath>
+
 #include "core/files.h"
 #include "support.h"
 #include "train/run/checkpoint.h"
@@ -75,6 +77,30 @@ TEST(CheckpointNames, ErrorsSayWhatThereIs) {
   EXPECT_NE(message(ExitCode::kCheckpoint, "b@best").find("step 20, the best one,"), std::string::npos);
 }
 
+TEST(CheckpointNames, WhyThereIsNoBestIsSaidAsItIs) {
+  const TempFolder folder;
+  make_checkpoints(folder / "a", nlohmann::json::object());
+  const auto message = [&] {
+    return error_of(ExitCode::kCheckpoint, [&] { resolve_checkpoint_name(folder / "a@best"); });
+  };
+  EXPECT_NE(message().find("no step of it was evaluated"), std::string::npos) << message();
+  write_file_whole(
+      folder / "a/metrics.jsonl",
+      "{\"global_step\": 15, \"eval/loss\": 2.5}\n{\"global_step\": 30, \"training/loss\": 2}\n");
+  EXPECT_NE(message().find("evaluated at step 15, and no checkpoint says"), std::string::npos) << message();
+  write_file_whole(folder / "a/events.jsonl", "{\"global_step\": 15, \"event\": \"save_failed\"}\n");
+  EXPECT_NE(message().find("evaluated at step 15, whose save failed"), std::string::npos) << message();
+}
+
+TEST(CheckpointNames, ANewRunHasNoAtInItsName) {
+  refuse_checkpoint_name("a@b/mine");
+  for (const char* name : {"runs/mine@best", "runs/mine@best/", "mine@"})
+    EXPECT_NE(
+        error_of(ExitCode::kUsage, [&] { refuse_checkpoint_name(name); }).find("Choose a name without it"),
+        std::string::npos)
+        << name;
+}
+
 TEST(CheckpointNames, TheBestIsKnownThoughTheNewestIsDamaged) {
   const TempFolder folder;
   make_checkpoints(folder / "a");
@@ -106,6 +132,8 @@ TEST(CheckpointList, SaysWhatEachIs) {
   EXPECT_EQ(list_checkpoints(run)[1].health, CheckpointHealth::kUnverified) << "it was written since";
   const auto message = error_of(ExitCode::kCheckpoint, [&] { verify_checkpoint(run.checkpoints(), 20); });
   EXPECT_NE(message.find("model.safetensors' is damaged"), std::string::npos) << message;
+  EXPECT_EQ(list_checkpoints(run)[1].health, CheckpointHealth::kDamaged) << "what was found is kept";
+  EXPECT_EQ(list_checkpoints(run)[1].problem, message);
   bytes.pop_back();
   write_file_whole(run.checkpoints() / "step-00000035/model.safetensors", bytes);
   all = list_checkpoints(run);
@@ -136,6 +164,19 @@ TEST(CheckpointDiff, NamesTensorsSettingsAndMetadata) {
   ASSERT_EQ(found.settings.size(), 1u);
   EXPECT_EQ(found.settings[0].line(), "train.lr: was 0.1, is 0.2");
   EXPECT_EQ(found.metadata.at("consumed").second, 8);
+  // What is not there yet is infinite in a window of losses.
+  a.optimizer.tensors = {{"m", at::full({3}, INFINITY)}, {"n", at::full({3}, NAN)}};
+  b.optimizer.tensors = {{"m", at::full({3}, INFINITY)}, {"n", at::full({3}, NAN)}};
+  EXPECT_EQ(compare_checkpoints(a, b).same, 3u);
+  b.optimizer.tensors.at("m")[0] = 2.0, a.optimizer.tensors.at("n")[1] = 1.0,
+  b.optimizer.tensors.at("n")[1] = 3;
+  const auto windows = compare_checkpoints(a, b).tensors;
+  ASSERT_EQ(windows.size(), 3u);
+  EXPECT_EQ(windows[1].largest, 0);
+  EXPECT_EQ(windows[1].relative, 0);
+  EXPECT_EQ(windows[1].not_finite, 1);
+  EXPECT_EQ(windows[2].largest, 2);
+  EXPECT_EQ(windows[2].not_finite, 0);
   const auto none = compare_checkpoints(a, a);
   EXPECT_TRUE(none.tensors.empty() && none.settings.empty() && none.metadata.empty());
 }

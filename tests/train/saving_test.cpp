@@ -75,6 +75,9 @@ TEST(Saving, AFailureOfTheLastIsAnError) {
     });
   });
   EXPECT_NE(message.find("step 8"), std::string::npos) << message;
+  EXPECT_NE(message.find("go on from step 2, the newest that is saved: tightloop train --resume "),
+            std::string::npos)
+      << message;
 }
 
 TEST(Saving, AStepThatWasSavedInVainIsSavedAgainWhereTheRunStopsThere) {

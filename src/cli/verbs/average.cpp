@@ -8,6 +8,7 @@
 #include "cli/at_least.h"
 #include "cli/model_choice.h"
 #include "cli/verbs.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
@@ -27,7 +28,15 @@ struct AverageArguments {
   size_t last = 5;
 };
 
+/// Before anything is read: a new run takes the place of nothing.
+void refuse_taken(const std::string& output) {
+  refuse_checkpoint_name(output);
+  if (path_exists(output) && (!is_folder(output) || !folder_entries(output).empty()))
+    throw usage_error("'{}' exists already. Choose another --output.", output);
+}
+
 void average(const AverageArguments& given) {
+  refuse_taken(given.output);
   const auto [folder, up_to] = checkpoint_place(existing_run(given.run));
   const AverageArguments options{folder.string(), given.output, given.last};
   const SavedModel checked(options.run);  // settings and tokenizer are copied: they must be the weights' own
@@ -36,10 +45,10 @@ void average(const AverageArguments& given) {
   if (up_to) std::erase_if(steps, [&](int64_t step) { return step > *up_to; });
   if (steps.size() < 2)
     throw usage_error(
-        "'{}' has {} checkpoint{}{}; averaging needs two or more. A run keeps more of them with "
+        "'{}' has {}{}; averaging needs two or more. A run keeps more of them where 'tightloop train' is "
+        "given "
         "--train.save_steps and a larger --train.keep_checkpoints.",
-        options.run, steps.size(), steps.size() == 1 ? "" : "s",
-        up_to ? fmt::format(" up to step {}", *up_to) : "");
+        options.run, counted(steps.size(), "checkpoint"), up_to ? fmt::format(" up to step {}", *up_to) : "");
   steps.erase(steps.begin(), steps.end() - static_cast<ptrdiff_t>(std::min(options.last, steps.size())));
   NamedTensors mean;
   nlohmann::json metadata;

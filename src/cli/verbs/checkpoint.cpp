@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <ranges>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "cli/model_choice.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/log.h"
@@ -23,6 +25,7 @@
 #include "train/run/checkpoint_list.h"
 #include "train/run/checkpoint_name.h"
 #include "train/run/run_folder.h"
+#include "train/run/run_settings.h"
 
 namespace tightloop::cli {
 
@@ -88,8 +91,8 @@ void list(const CheckpointArguments& options) {
   uint64_t bytes = 0;
   size_t width = 10;
   for (const auto& facts : all) bytes += facts.bytes, width = std::max(width, what_it_is(facts).size());
-  std::string text = fmt::format("{}: {} checkpoint{}, {}\n", run.root().string(), all.size(),
-                                 all.size() == 1 ? "" : "s", human_bytes(static_cast<double>(bytes)));
+  std::string text = fmt::format("{}: {}, {}\n", run.root().string(), counted(all.size(), "checkpoint"),
+                                 human_bytes(static_cast<double>(bytes)));
   text += fmt::format("{:>10}  {:>10}  {:>8}  {:<{}}  {}\n", "step", "size", "age", "what it is", width,
                       "checksums");
   for (const auto& facts : all) {
@@ -135,15 +138,38 @@ void verify(const CheckpointArguments& options) {
   if (options.json) put(dump(json) + "\n");
   if (problems.empty()) return;
   finish_output();
-  throw checkpoint_error("{} of {} checkpoint{} cannot be used: {}", problems.size(), steps.size(),
-                         steps.size() == 1 ? "" : "s", fmt::join(problems, " "));
+  throw checkpoint_error("{} of {} cannot be used: {}", problems.size(), counted(steps.size(), "checkpoint"),
+                         fmt::join(problems, " "));
 }
 
-std::string short_json(const nlohmann::json& json) {
-  constexpr size_t kMost = 60;
-  const std::string text = json.is_null() ? "not there" : dump(json, /*indent=*/-1);
-  return text.size() > kMost ? text.substr(0, kMost) + "..." : text;
+/// Of values that hold others, a line for each that differs: "best/step: was 2, is 8".
+std::vector<std::string> changed_values(const std::string& key, const nlohmann::json& was,
+                                        const nlohmann::json& is) {
+  const auto text = [](const nlohmann::json& json) {
+    return json.is_null() ? "not there" : dump(json, /*indent=*/-1);
+  };
+  if (!was.is_structured() || !is.is_structured())
+    return {fmt::format("{}: was {}, is {}", key, text(was), text(is))};
+  const auto before = was.flatten(), now = is.flatten();
+  std::set<std::string> paths;
+  for (const auto* side : {&before, &now})
+    for (const auto& [path, value] : side->items()) paths.insert(path);
+  std::vector<std::string> lines;
+  for (const std::string& path : paths) {
+    const auto first = before.value(path, nlohmann::json()), second = now.value(path, nlohmann::json());
+    if (first != second)
+      lines.push_back(fmt::format("{}{}: was {}, is {}", key, path, text(first), text(second)));
+  }
+  return lines;
 }
+
+/// A checkpoint that is compared, and its name for people.
+struct ComparedCheckpoint {
+  std::string run;
+  Checkpoint checkpoint;
+  std::string name() const { return fmt::format("{}, step {}", run, checkpoint.step); }
+  nlohmann::json json() const { return {{"run", run}, {"step", checkpoint.step}}; }
+};
 
 nlohmann::json difference_json(const CheckpointDifference& found) {
   nlohmann::json json{{"same_tensors", found.same},
@@ -152,10 +178,12 @@ nlohmann::json difference_json(const CheckpointDifference& found) {
                       {"metadata", nlohmann::json::object()}};
   for (const auto& tensor : found.tensors) {
     auto& one = json["tensors"].emplace_back(nlohmann::json{{"file", tensor.file}, {"name", tensor.name}});
-    if (tensor.note.empty())
-      one["largest"] = tensor.largest, one["relative"] = tensor.relative;
-    else
+    if (!tensor.note.empty()) {
       one["note"] = tensor.note;
+      continue;
+    }
+    one["largest"] = tensor.largest, one["relative"] = tensor.relative;
+    if (tensor.not_finite > 0) one["not_finite"] = tensor.not_finite;
   }
   for (const auto& setting : found.settings)
     json["settings"][setting.key] = {{"was", setting.was}, {"is", setting.is}};
@@ -166,28 +194,42 @@ nlohmann::json difference_json(const CheckpointDifference& found) {
 
 std::string difference_text(const CheckpointDifference& found) {
   if (found.tensors.empty() && found.settings.empty() && found.metadata.empty())
-    return fmt::format("no difference: all {} tensors have the same bits\n", found.same);
-  std::string text =
-      fmt::format("{} tensors differ, {} have the same bits\n", found.tensors.size(), found.same);
-  if (!found.tensors.empty()) text += "largest difference  relative\n";
-  for (const auto& tensor : found.tensors)
+    return fmt::format("no difference: {} the same\n",
+                       found.same == 1 ? "the one tensor is" : fmt::format("all {} tensors are", found.same));
+  std::string text = fmt::format("{} {}, {} {} the same\n", counted(found.tensors.size(), "tensor"),
+                                 found.tensors.size() == 1 ? "differs" : "differ", found.same,
+                                 found.same == 1 ? "is" : "are");
+  if (!found.tensors.empty())
+    text += fmt::format("{:>18}  {:>8}  {}\n", "largest difference", "relative", "tensor");
+  for (const auto& tensor : found.tensors) {
+    const auto left_out = tensor.not_finite > 0 ? fmt::format(", but for {} not finite in one of them",
+                                                              counted(tensor.not_finite, "number"))
+                                                : "";
     text += tensor.note.empty()
-                ? fmt::format("{:>18.3e}  {:>8.2e}  {}: {}\n", tensor.largest, tensor.relative, tensor.file,
-                              tensor.name)
+                ? fmt::format("{:>18.3e}  {:>8.2e}  {}: {}{}\n", tensor.largest, tensor.relative, tensor.file,
+                              tensor.name, left_out)
                 : fmt::format("{:>28}  {}: {}, {}\n", "", tensor.file, tensor.name, tensor.note);
-  for (const auto& setting : found.settings) text += setting.line() + "\n";
+  }
+  if (!found.settings.empty()) text += "settings\n";
+  for (const auto& setting : found.settings) text += "  " + setting.line() + "\n";
+  if (!found.metadata.empty()) text += "metadata\n";
   for (const auto& [key, values] : found.metadata)
-    text += fmt::format("{}: was {}, is {}\n", key, short_json(values.first), short_json(values.second));
+    text += listed(changed_values(key, values.first, values.second)) + "\n";
   return text;
 }
 
 void diff(const CheckpointArguments& options) {
   const auto load = [](const std::string& name) {
     const auto [run, step] = choose(name);
-    return load_checkpoint(run.checkpoints(), step);
+    return ComparedCheckpoint{run.root().string(), load_checkpoint(run.checkpoints(), step)};
   };
-  const auto found = compare_checkpoints(load(options.run), load(options.other));
-  put(options.json ? dump(difference_json(found)) + "\n" : shown(difference_text(found)));
+  const auto a = load(options.run), b = load(options.other);
+  const auto found = compare_checkpoints(a.checkpoint, b.checkpoint);
+  if (!options.json)
+    return put(shown(fmt::format("was: {}; is: {}\n", a.name(), b.name()) + difference_text(found)));
+  auto json = difference_json(found);
+  json["was"] = a.json(), json["is"] = b.json();
+  put(dump(json) + "\n");
 }
 
 /// The steps whose checkpoints verify, in order: others are neither counted nor removed.

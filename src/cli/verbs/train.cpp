@@ -47,7 +47,9 @@ fs::path run_path(const RunConfig& run, const std::string& file) {
     throw usage_error(
         "run.name '{}' is no name of a folder in '{}' (run.dir). Another place for runs: --run.dir FOLDER.",
         run.name, run.dir);
-  return fs::path(run.dir) / (run.name.empty() ? fs::path(file).stem().string() : run.name);
+  const fs::path root = fs::path(run.dir) / (run.name.empty() ? fs::path(file).stem().string() : run.name);
+  refuse_checkpoint_name(root);
+  return root;
 }
 
 /// Questions that a model of tasks was not trained on. The run is saved: a failure is a warning.
@@ -70,7 +72,7 @@ void finish(Trainer& trainer, const TrainResult& result, const fs::path& root) {
   const std::string again = fmt::format("tightloop train --resume {}{}", shell_word(root.string()),
                                         stop_at > 0 && result.step >= stop_at ? " --train.stop_at 0" : "");
   if (result.interrupted) {
-    log::warn("Stopped after step {}; everything is saved. Go on with: {}", result.step, again);
+    log::info("Stopped after step {}; everything is saved. Go on with: {}", result.step, again);
     throw Stop{static_cast<int>(ExitCode::kInterrupted)};
   }
   if (result.losses.size() > 2) log::info("Training loss\n{}", chart(result.losses, 60, 8));

@@ -245,14 +245,21 @@ Checkpoint load_checkpoint(const fs::path& checkpoints, std::optional<int64_t> s
                            checkpoints.string(), fmt::join(steps, ", "));
   }
   if (step) return load_one(checkpoints, *step, weights_only);
+  std::vector<std::pair<int64_t, std::string>> problems;
   for (const int64_t newest : std::views::reverse(steps)) {
     try {
-      return load_one(checkpoints, newest, weights_only);
+      Checkpoint checkpoint = load_one(checkpoints, newest, weights_only);
+      for (const auto& [passed, problem] : problems)
+        log::warn("The checkpoint of step {} is passed over, and that of step {} taken instead: {}", passed,
+                  newest, problem);
+      return checkpoint;
     } catch (const Error& error) {
       if (steps.size() == 1 || error.code() == ExitCode::kInterrupted) throw;
-      log::warn("The checkpoint of step {} is passed over: {}", newest, error.what());
+      problems.emplace_back(newest, error.what());
     }
   }
+  for (const auto& [passed, problem] : problems)
+    log::warn("The checkpoint of step {} cannot be read: {}", passed, problem);
   throw checkpoint_error("none of the checkpoints in '{}' can be read (steps {}).", checkpoints.string(),
                          fmt::join(steps, ", "));
 }

@@ -19,13 +19,25 @@ std::string shape_text(const at::Tensor& tensor) {
   return fmt::format("{}", fmt::join(tensor.sizes().vec(), " x "));
 }
 
+/// Elements that are alike, NaN too: a window that is not full has places without a number.
+at::Tensor alike(const at::Tensor& a, const at::Tensor& b) {
+  return (a == b).logical_or(a.isnan().logical_and(b.isnan()));
+}
+
+/// Of numbers where both have some; places where one of them alone has a finite number are counted instead.
 TensorDifference difference_of(const at::Tensor& a, const at::Tensor& b) {
   if (a.sizes() != b.sizes())
     return {.note = fmt::format("other shapes: {} and {}", shape_text(a), shape_text(b))};
   const at::Tensor first = a.to(at::kDouble), second = b.to(at::kDouble);
-  const at::Tensor by = first - second;
-  const double norm = first.norm().item<double>(), largest = by.abs().max().item<double>();
-  return {.largest = largest, .relative = norm > 0 ? by.norm().item<double>() / norm : INFINITY};
+  const at::Tensor finite = first.isfinite().logical_and(second.isfinite());
+  const at::Tensor numbers = first.masked_fill(finite.logical_not(), 0);
+  const at::Tensor by = numbers - second.masked_fill(finite.logical_not(), 0);
+  const double norm = numbers.norm().item<double>(), largest = by.abs().max().item<double>();
+  return {.largest = largest,
+          .relative = largest == 0 ? 0
+                      : norm > 0   ? by.norm().item<double>() / norm
+                                   : INFINITY,
+          .not_finite = alike(first, second).logical_or(finite).logical_not().sum().item<int64_t>()};
 }
 
 void compare_tensors(const char* file, const Safetensors& a, const Safetensors& b,
@@ -35,7 +47,7 @@ void compare_tensors(const char* file, const Safetensors& a, const Safetensors& 
     const auto other = b.tensors.find(name);
     if (other == b.tensors.end()) {
       difference.tensors.push_back({.file = file, .name = name, .note = "only in the first"});
-    } else if (tensor.equal(other->second)) {
+    } else if (tensor.sizes() == other->second.sizes() && alike(tensor, other->second).all().item<bool>()) {
       ++difference.same;
     } else {
       auto& found = difference.tensors.emplace_back(difference_of(tensor, other->second));

@@ -17,7 +17,7 @@ namespace tightloop {
 
 namespace {
 
-constexpr const char* kVerifiedFile = "verified.json";
+constexpr const char *kVerifiedFile = "verified.json", *kProblem = "problem";
 
 double seconds_old(const fs::path& file) {
   const auto now = fs::file_time_type::clock::now().time_since_epoch();
@@ -32,11 +32,24 @@ nlohmann::json dated(const fs::path& folder, const nlohmann::json& files) {
   return all;
 }
 
-bool was_verified(const fs::path& folder, const nlohmann::json& files) {
+/// What verify_checkpoint() found, if nothing was written since.
+nlohmann::json last_verification(const fs::path& folder, const nlohmann::json& files) {
   const fs::path mark = folder / kVerifiedFile;
-  if (!path_exists(mark)) return false;
-  const auto json = nlohmann::json::parse(shallow_json(read_file(mark)), nullptr, /*allow_exceptions=*/false);
-  return json.is_object() && json.contains("files") && json["files"] == dated(folder, files);
+  if (!path_exists(mark)) return {};
+  auto json = nlohmann::json::parse(shallow_json(read_file(mark)), nullptr, /*allow_exceptions=*/false);
+  return json.is_object() && json.contains("files") && json["files"] == dated(folder, files)
+             ? json
+             : nlohmann::json();
+}
+
+/// Keeps beside the files what was found of them; `problem` is empty where they are whole.
+void keep_verification(const fs::path& checkpoints, int64_t step, const std::string& problem) {
+  const fs::path folder = checkpoint_folder(checkpoints, step);
+  nlohmann::json found{{"time", unix_time()},
+                       {"files", dated(folder, read_checkpoint_state(checkpoints, step).files)}};
+  if (!problem.empty()) found[kProblem] = problem;
+  write_file_whole(folder / kVerifiedFile,
+                   found.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 /// What can be said without reading the tensors.
@@ -55,7 +68,10 @@ void look_at(const fs::path& checkpoints, CheckpointFacts& facts) {
       facts.bytes += found;
       facts.age = seconds_old(folder / name);
     }
-    if (was_verified(folder, files)) facts.health = CheckpointHealth::kVerified;
+    const auto found = last_verification(folder, files);
+    if (found.is_null()) return;
+    if (found.contains(kProblem)) throw checkpoint_error("{}", found[kProblem].get<std::string>());
+    facts.health = CheckpointHealth::kVerified;
   } catch (const std::exception& error) {
     facts.health = CheckpointHealth::kDamaged;
     facts.problem = error.what();
@@ -97,12 +113,17 @@ std::vector<CheckpointFacts> list_checkpoints(const RunFolder& run) {
 }
 
 void verify_checkpoint(const fs::path& checkpoints, int64_t step) {
-  load_checkpoint(checkpoints, step);
-  const fs::path folder = checkpoint_folder(checkpoints, step);
-  const nlohmann::json mark{{"time", unix_time()},
-                            {"files", dated(folder, read_checkpoint_state(checkpoints, step).files)}};
   try {
-    write_file_whole(folder / kVerifiedFile, mark.dump(2) + "\n");
+    load_checkpoint(checkpoints, step);
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::kCheckpoint) try {
+        keep_verification(checkpoints, step, error.what());
+      } catch (const Error&) {  // without a state.json, say: then a look at the folder tells as much
+      }
+    throw;
+  }
+  try {
+    keep_verification(checkpoints, step, {});
   } catch (const Error& error) {  // a run that may be read and not written
     log::warn("The checkpoint of step {} is whole; that is not kept: {}", step, error.what());
   }

@@ -16,7 +16,7 @@ enum class CheckpointHealth { kVerified, kUnverified, kDamaged };
 template <>
 inline constexpr auto kChoices<CheckpointHealth> = std::to_array<Choice<CheckpointHealth>>({
     {CheckpointHealth::kVerified, "verified", "all checksums matched, and nothing was written since"},
-    {CheckpointHealth::kUnverified, "not yet verified", "there and of the right sizes"},
+    {CheckpointHealth::kUnverified, "not yet verified", "there and of the right sizes; see 'verify'"},
     {CheckpointHealth::kDamaged, "damaged"},
 });
 
@@ -37,7 +37,7 @@ struct CheckpointFacts {
 std::vector<CheckpointFacts> list_checkpoints(const RunFolder& run);
 
 /// Reads all of a checkpoint and compares checksums; a checkpoint error names the file that is damaged. Keeps
-/// beside the files that they were whole (verified.json), which counts until one of them is written again.
+/// beside the files what was found (verified.json), which counts until one of them is written again.
 void verify_checkpoint(const std::filesystem::path& checkpoints, int64_t step);
 
 }  // namespace tightloop

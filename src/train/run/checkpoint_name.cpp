@@ -5,12 +5,19 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
+#include <nlohmann/json.hpp>
 #include <ranges>
+#include <set>
+#include <sstream>
+#include <vector>
 
 #include "core/choice.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/io/json_depth.h"
 #include "train/run/checkpoint.h"
+#include "train/run/run_events.h"
 #include "train/run/run_folder.h"
 
 namespace tightloop {
@@ -33,12 +40,49 @@ std::optional<int64_t> step_number(const std::string& text) {
   return step;
 }
 
+/// The steps that lines of a file of JSON lines with `word` in them are about.
+std::set<int64_t> steps_with(const fs::path& file, std::string_view word) {
+  std::set<int64_t> steps;
+  if (!is_file(file)) return steps;
+  std::istringstream lines(read_file(file));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(word) == std::string::npos) continue;
+    const auto json = nlohmann::json::parse(shallow_json(line), nullptr, /*allow_exceptions=*/false);
+    if (json.is_object() && json.contains("global_step") && json["global_step"].is_number_integer())
+      steps.insert(json["global_step"].get<int64_t>());
+  }
+  return steps;
+}
+
+/// Why no checkpoint is known to be the best. One that could not be saved when it was evaluated is not kept
+/// as the best, since there is nothing to take.
+std::string why_no_best(const RunFolder& run) {
+  const auto evaluated = steps_with(run.metrics(), "\"eval/loss\"");
+  if (evaluated.empty()) return "no step of it was evaluated on held-out data";
+  std::vector<int64_t> lost;
+  std::ranges::set_intersection(evaluated, steps_with(run.events(), name_of(RunEvent::kSaveFailed)),
+                                std::back_inserter(lost));
+  if (!lost.empty())
+    return fmt::format("it was evaluated at step {}, whose save failed (events.jsonl says why)", lost.back());
+  return fmt::format("it was evaluated at step {}, and no checkpoint says that it is the best",
+                     *evaluated.rbegin());
+}
+
 }  // namespace
 
 std::optional<CheckpointName> split_checkpoint_name(const std::string& name) {
   const size_t at = name.rfind('@');
   if (at == std::string::npos || at == 0 || at + 1 == name.size()) return {};
   return CheckpointName{name.substr(0, at), name.substr(at + 1)};
+}
+
+void refuse_checkpoint_name(const fs::path& run) {
+  const std::string name = RunFolder(run).root().filename().string();
+  if (name.find('@') != std::string::npos)
+    throw usage_error(
+        "a run cannot be called '{}': '@' stands between a run and one of its checkpoints, as in mine@best. "
+        "Choose a name without it.",
+        name);
 }
 
 std::optional<int64_t> best_step_of(const fs::path& checkpoints) {
@@ -69,10 +113,9 @@ fs::path named_checkpoint(const CheckpointName& name) {
   if (word == CheckpointWord::kLast) return name.run;
   const auto step = number ? number : best_step_of(checkpoints);
   if (!step)
-    throw checkpoint_error(
-        "'{}' knows no best checkpoint: no step of it was evaluated on held-out data. There are steps {}: "
-        "name one, such as {}@{}.",
-        name.run.string(), fmt::join(steps, ", "), name.run.string(), steps.back());
+    throw checkpoint_error("'{}' knows no best checkpoint: {}. There are steps {}: name one, such as {}@{}.",
+                           name.run.string(), why_no_best(RunFolder(name.run)), fmt::join(steps, ", "),
+                           name.run.string(), steps.back());
   if (!std::ranges::count(steps, *step))
     throw checkpoint_error("there is no checkpoint of step {}{} in '{}'; there are: {}.", *step,
                            word ? ", the best one," : "", checkpoints.string(), fmt::join(steps, ", "));

@@ -17,6 +17,9 @@ struct CheckpointName {
 /// Nothing where there is no '@' with something on both sides of it.
 std::optional<CheckpointName> split_checkpoint_name(const std::string& name);
 
+/// A usage error where a new run's own name has an '@', which stands between a run and its checkpoint.
+void refuse_checkpoint_name(const std::filesystem::path& run);
+
 /// The folder that stands for a checkpoint of a run by name: "best" (train.best_by), a step, or "last": then
 /// it is the run's own folder, which stands for the newest checkpoint that is whole. Errors say which there
 /// are.

@@ -159,15 +159,31 @@ void RunHistory::save(int64_t step, const std::function<RunSnapshot()>& state, b
   if (last) processes_.barrier();  // the others end after the main one has saved
 }
 
+RunFolder RunHistory::write_checkpoint(const Order& order) {
+  try {
+    const RunFolder to = files_->restore(order.last);
+    Recipe recipe = order.recipe;
+    write_settings(to, recipe);  // those of a resume count from its first checkpoint on
+    save_checkpoint(to.checkpoints(), order.step, order.state[0], order.state[1], order.metadata,
+                    [this](uint64_t bytes) { written_ += bytes; });
+    return to;
+  } catch (const Error& error) {
+    if (!order.last) throw;
+    const std::string next =
+        on_disk_ > 0 ? fmt::format(
+                           "Make room, then go on from step {}, the newest that is saved: tightloop "
+                           "train --resume {}",
+                           on_disk_, shell_word(run_.root().string()))
+                     : "No step of this run is saved: make room, then train it again.";
+    throw checkpoint_error("{} {}", error.what(), next);
+  }
+}
+
 void RunHistory::write(const Order& order) {
   const auto [step, error] = [&]() -> Outcome {
     try {
       const Snapshot::Reading reading(order.state);
-      const RunFolder to = files_->restore(order.last);
-      Recipe recipe = order.recipe;
-      write_settings(to, recipe);  // those of a resume count from its first checkpoint on
-      save_checkpoint(to.checkpoints(), order.step, order.state[0], order.state[1], order.metadata,
-                      [this](uint64_t bytes) { written_ += bytes; });
+      const RunFolder to = write_checkpoint(order);
       if (to.root() != run_.root())
         throw checkpoint_error(
             "'{}' is not the folder that this run was started in: it was removed or moved, and another one "

@@ -117,6 +117,8 @@ class RunHistory {
   std::optional<Snapshot> copy_of(const RunSnapshot& state, bool last);
   /// On the worker's thread.
   void write(const Order& order);
+  /// Gives the run that it wrote to. What a user can do about a last one that failed is in its error.
+  RunFolder write_checkpoint(const Order& order);
   /// How the newest save that is done ended.
   struct Outcome {
     int64_t step = 0;
