@@ -63,6 +63,11 @@ std::string speed_text(const RunView& view) {
   return speed ? human_count(*speed) : kNothing;
 }
 
+/// Of a run that does not run there is none: what it last had is of another time.
+std::string speed_now(const RunView& view) {
+  return view.state == RunState::kRunning ? speed_text(view) : kNothing;
+}
+
 const char* state_style(RunState state) {
   switch (state) {
     case RunState::kRunning:
@@ -137,7 +142,7 @@ std::string runs_table(const std::vector<ListedRun>& runs, int width, double now
     const RunView& view = run.view;
     rows.push_back({view.name, std::string(name_of(view.state)), steps_text(view),
                     short_loss(view.number("training/loss")), short_loss(view.number("eval/loss")),
-                    short_loss(best_of(view)), speed_text(view),
+                    short_loss(best_of(view)), speed_now(view),
                     view.news > 0 ? age_text(now - view.news) : kNothing, size_text(run.bytes)});
   }
   std::vector<int> widths(rows[0].size());
@@ -167,6 +172,8 @@ std::string runs_table(const std::vector<ListedRun>& runs, int width, double now
       line += (i == 0 ? "" : "  ") + cell;
     }
     text += line + "\n";
+    if (const auto why = r > 0 ? first_line(runs[r - 1].view.crash()) : ""; !why.empty())
+      text += cut_to("  " + why, width) + "\n";
   }
   return text;
 }
@@ -202,7 +209,7 @@ std::string compared_table(const std::string& one, const std::string& other, int
     const auto best = best_text(view);
     return best.empty() ? std::string(kNothing) : best;
   });
-  add("tokens/s", speed_text);
+  add("last tokens/s", speed_text);
   add("last written", [&](const RunView& view) {
     return view.news > 0 ? age_text(now - view.news) + " ago" : std::string(kNothing);
   });

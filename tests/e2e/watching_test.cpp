@@ -153,7 +153,11 @@ TEST(Top, SaysHowARunEnded) {
   EXPECT_EQ(killed.exit_code, 137) << killed.output;
   const auto crashed = run(folder.path(), "tightloop top b");
   EXPECT_EQ(crashed.exit_code, 0) << crashed.output;
-  EXPECT_TRUE(contains(crashed.output, "b has crashed")) << crashed.output;
+  EXPECT_TRUE(contains(crashed.output, "b has crashed: no last word: killed or out of memory"))
+      << crashed.output;
+  EXPECT_FALSE(contains(crashed.output, "tok/s")) << crashed.output;
+  const auto table = run(folder.path(), "tightloop runs");
+  EXPECT_TRUE(contains(table.output, "\n  no last word: killed or out of memory\n")) << table.output;
   EXPECT_TRUE(contains(crashed.output, "tightloop train --resume runs/b")) << crashed.output;
   EXPECT_EQ(listed(folder.path(), "b").at("state"), "crashed");
 }
@@ -169,7 +173,7 @@ TEST(Top, AnErrorIsToldThoughASaveCameAfterItAndCannotDriveTheTerminal) {
              "\n");
   const auto outcome = run(folder.path(), "tightloop top a");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-  EXPECT_TRUE(contains(outcome.output, "a: no memory for \\x1b[31mred")) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "a has crashed: no memory for \\x1b[31mred")) << outcome.output;
 }
 
 TEST(Runs, ListsAndCompares) {

@@ -112,7 +112,12 @@ TEST(ViewText, ARunThatIsSilentOrEndedSaysSo) {
   const auto lines = view_lines(view, 80, kNow, false);
   EXPECT_TRUE(lines.front().starts_with("mine  crashed  53 %")) << lines.front();
   EXPECT_EQ(joined(lines).find(" left"), std::string::npos);
-  EXPECT_TRUE(lines.back().ends_with("last written 3m10s ago")) << lines.back();
+  EXPECT_TRUE(lines[lines.size() - 2].ends_with("last written 3m10s ago")) << joined(lines);
+  EXPECT_EQ(lines.back(), "no last word: killed or out of memory");
+  EXPECT_EQ(joined(lines).find("tok/s"), std::string::npos) << "that is of another time\n" << joined(lines);
+  view.add_event({{"global_step", 590}, {"event", "failed"}, {"text", "no memory\nfor it"}});
+  EXPECT_EQ(view_lines(view, 80, kNow, false).back(), "no memory");
+  EXPECT_EQ(view.json(kNow)["failure"], "no memory\nfor it");
 }
 
 TEST(RunView, AResumedRunGoesOnFromItsCheckpoint) {

@@ -60,7 +60,12 @@ void write_report(std::vector<RunReport> runs, const std::string& output) {
   if (is_folder(file)) throw usage_error("--output '{}' is a folder; name a file in it.", file.string());
   const auto data = report_data(runs);
   warn_of_notes(data);
-  write_file_whole(file, report_page(data, /*live=*/false));
+  try {
+    write_file_whole(file, report_page(data, /*live=*/false));
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kCheckpoint) throw;
+    throw usage_error("the report was not written: {} Name another place with --output FILE.", error.what());
+  }
   log::info("The report is in {}. A browser opens it; it needs no network.",
             output.empty() ? file.lexically_proximate(fs::current_path()).string() : output);
 }

@@ -47,16 +47,16 @@ std::string text_of(const RunView& view) {
   return in_locale(text);
 }
 
-/// "crashed: the loss of step 120 is not finite"; of a process that was killed there is no word.
+/// How it ended, in full: of an error the block has only what fits into a line.
 std::string ending_of(const RunView& view, const std::string& root) {
   const auto last = choice_named<RunEvent>(view.last_event);
   const bool said = last && is_one_of(*last, {RunEvent::kFinished, RunEvent::kStopped});
-  if (!view.failure.empty()) return fmt::format("{}: {}", view.name, printable(view.failure));
-  if (view.state == RunState::kCrashed && !said)
-    return fmt::format(
-        "{} has crashed: its process is gone without a word. Go on with: tightloop train "
-        "--resume {}",
-        view.name, shell_word(root));
+  if (!view.failure.empty()) return fmt::format("{} has crashed: {}", view.name, printable(view.failure));
+  if (view.state == RunState::kCrashed)
+    return fmt::format("{} has crashed: {}. {}", view.name, view.crash(),
+                       view.saved_step > 0
+                           ? fmt::format("Go on with: tightloop train --resume {}", shell_word(root))
+                           : "It has no checkpoint: train it again.");
   return said ? fmt::format("{}: {}", view.name, printable(view.text))
               : fmt::format("{} is not running.", view.name);
 }

@@ -94,6 +94,11 @@ std::optional<double> RunView::number(std::string_view metric) const {
   return found == latest.end() ? std::nullopt : std::optional(found->second);
 }
 
+std::string RunView::crash() const {
+  if (state != RunState::kCrashed) return "";
+  return failure.empty() ? "no last word: killed or out of memory" : failure;
+}
+
 std::optional<std::pair<int64_t, double>> RunView::best() const {
   const auto found = bests.find(best_by);
   return found == bests.end() ? std::nullopt : std::optional(found->second);
@@ -120,7 +125,8 @@ nlohmann::json RunView::json(double now) const {
   if (state == RunState::kRunning && started > 0) json["seconds"] = now - started;
   if (const auto left = seconds_left(); left && state == RunState::kRunning) json["seconds_left"] = *left;
   if (!last_event.empty()) json["last_event"] = {{"event", last_event}, {"text", text}};
-  if (!failure.empty()) json["failure"] = failure;
+  if (const std::string why = state == RunState::kCrashed ? crash() : failure; !why.empty())
+    json["failure"] = why;
   return json;
 }
 

@@ -44,6 +44,8 @@ struct RunView {
   void forget_metrics();
 
   std::optional<double> number(std::string_view metric) const;
+  /// Why it has crashed, as far as anybody said; empty where it has not.
+  std::string crash() const;
   /// Step and value of the best evaluation, by train.best_by.
   std::optional<std::pair<int64_t, double>> best() const;
   /// Seconds until the last step, at the present pace.

@@ -27,6 +27,8 @@ class ViewText {
     add_losses();
     flow(speed());
     flow(safety());
+    if (const auto why = first_line(view_.crash()); !why.empty())
+      lines_.push_back(cut_to(styled(why, "31"), width_));
     return std::move(lines_);
   }
 
@@ -128,12 +130,14 @@ class ViewText {
     const auto gib = [](const char* name) {
       return [name](double size) { return fmt::format("{} {:.1f} GiB", name, size); };
     };
-    number("perf/tokens_per_second", [](double speed) { return human_count(speed) + " tok/s"; });
-    number("perf/mfu", percent("MFU"));
-    number("perf/data_wait", percent("data wait"));
-    number("memory/allocated_gib", gib("memory"));
-    number("memory/peak_gib", gib("peak"));
-    number("memory/host_gib", gib("host"));
+    if (is_running()) {  // of one that does not run, these are of another time
+      number("perf/tokens_per_second", [](double speed) { return human_count(speed) + " tok/s"; });
+      number("perf/mfu", percent("MFU"));
+      number("perf/data_wait", percent("data wait"));
+      number("memory/allocated_gib", gib("memory"));
+      number("memory/peak_gib", gib("peak"));
+      number("memory/host_gib", gib("host"));
+    }
     number("training/epoch", [](double epoch) { return fmt::format("epoch {:.2f}", epoch); });
     return parts;
   }
@@ -172,6 +176,8 @@ std::string shown_loss(double loss) {
          : std::isinf(loss) ? (loss > 0 ? "Infinity" : "-Infinity")
                             : fmt::format("{:.4f}", loss);
 }
+
+std::string first_line(const std::string& text) { return printable(text.substr(0, text.find('\n'))); }
 
 std::string best_text(const RunView& view) {
   const auto best = view.best();
