@@ -6,6 +6,21 @@
 
 namespace tightloop::cli {
 
+std::string settings_help(std::span<const char* const> keys) {
+  Recipe recipe;
+  Config config = recipe.bind();
+  std::string text;
+  for (const char* key : keys) {
+    const Field& field = *config.field(key);
+    std::string value = field.default_text();
+    if (value == "\"\"" || value == "[]") value.clear();
+    std::erase(value, '"');
+    text += fmt::format("  {:<32} {}\n", fmt::format("--{} {}", key, value),
+                        field.help().substr(0, field.help().find(';')));
+  }
+  return text;
+}
+
 std::string main_settings() {
   static const char* const keys[] = {"data.train",
                                      "data.source",
@@ -31,18 +46,7 @@ std::string main_settings() {
                                      "train.precision",
                                      "train.device",
                                      "run.name"};
-  Recipe recipe;
-  Config config = recipe.bind();
-  std::string text;
-  for (const char* key : keys) {
-    const Field& field = *config.field(key);
-    std::string value = field.default_text();
-    if (value == "\"\"" || value == "[]") value.clear();
-    std::erase(value, '"');
-    text += fmt::format("  {:<32} {}\n", fmt::format("--{} {}", key, value),
-                        field.help().substr(0, field.help().find(';')));
-  }
-  return text;
+  return settings_help(keys);
 }
 
 }  // namespace tightloop::cli

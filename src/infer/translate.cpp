@@ -49,7 +49,7 @@ LoadedTranslator load_translator(const std::filesystem::path& path, const std::s
     throw usage_error("'{}' holds a model of the family {}, which does not translate.", path.string(),
                       saved.recipe().model.family);
   Device& target = device(device_name);
-  LoadedTranslator loaded{saved.recipe(), saved.pair_tokenizers(), nullptr, saved.step()};
+  LoadedTranslator loaded{saved.recipe(), saved.pair_tokenizers(), nullptr, saved.step(), saved.metadata()};
   Recipe& recipe = loaded.recipe;
   use_threads(recipe.train.threads);
   recipe.ops.apply();

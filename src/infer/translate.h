@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,6 +25,7 @@ struct LoadedTranslator {
   PairTokenizers tokenizers;
   std::unique_ptr<Seq2Seq> model;
   int64_t step = 0;
+  nlohmann::json metadata{};  // as the checkpoint has it
 };
 
 /// Loads a run that translates (its newest checkpoint, or that of `step`), or one of its checkpoints, onto a

@@ -174,6 +174,7 @@ TEST(Folders, ADamagedCheckpointIsPassedOverAndNamed) {
     const std::string both_steps =
         "The checkpoint of step 4 is passed over, and that of step 2 taken instead";
     EXPECT_TRUE(contains(outcome.output, both_steps)) << outcome.output;
+    EXPECT_EQ(outcome.output.find(both_steps), outcome.output.rfind(both_steps)) << outcome.output;
     EXPECT_TRUE(contains(outcome.output, "step-00000004/model.safetensors' is truncated")) << outcome.output;
   }
   const auto mended = run(folder.path(), "tightloop eval --run runs/a");

@@ -51,6 +51,34 @@ class Use : public ::testing::Test {
 
 TempFolder* Use::folder_ = nullptr;
 
+TEST_F(Use, DataThatHasChangedSinceTrainingIsSaid) {
+  const std::string words = "The data is not what the run was trained on";
+  const auto own = json_of(in("tightloop eval --run runs/text --json"));
+  EXPECT_GT(own["accuracy"], 0) << own;
+  EXPECT_LT(own["accuracy"], 1) << own;
+  const std::string text = read_file(*folder_ / "text.txt");
+  write_file_whole(*folder_ / "other.txt", text);
+  write_file_whole(*folder_ / "text.txt", text + "Document 200 came later.\n\n");
+  for (const char* verb :
+       {"eval --run runs/text", "inspect loss --run runs/text", "inspect batch --run runs/text"}) {
+    const auto outcome = in(std::string("tightloop ") + verb);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_TRUE(contains(outcome.output, words)) << outcome.output;
+    EXPECT_TRUE(contains(outcome.output, "'text.txt': was ")) << outcome.output;
+  }
+  const auto named = in("tightloop eval --run runs/text --data.val other.txt");
+  EXPECT_FALSE(contains(named.output, words)) << "other data was asked for\n" << named.output;
+  const auto moved = in("tightloop eval --run runs/text --data.train other.txt");
+  EXPECT_FALSE(contains(moved.output, words)) << "the same bytes\n" << moved.output;
+  write_file_whole(*folder_ / "text.txt", text);
+}
+
+TEST_F(Use, HelpNamesTheSettingsThatEvalTakes) {
+  const auto help = in("tightloop eval --help");
+  for (const char* setting : {"--data.val", "--data.documents", "--section.key"})
+    EXPECT_TRUE(contains(help.output, setting)) << help.output;
+}
+
 TEST_F(Use, GenerateInBatchesIsTheSameAsAlone) {
   write_file_whole(*folder_ / "prompts.txt", "Document\n\nThe cat sat on\nthe\n");
   const auto many =

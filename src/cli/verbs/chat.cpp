@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/line_input.h"
+#include "cli/main_settings.h"
 #include "cli/model_choice.h"
 #include "cli/output.h"
 #include "cli/sampling_options.h"
@@ -158,9 +159,8 @@ void add_chat(CLI::App& app, const Settings& settings) {
   verb->add_option("--system", options->system, "A system prompt (default: the recipe's)");
   verb->add_option("--stop", options->stops, "A text that ends an answer; may be given several times")
       ->allow_extra_args(false);
-  verb->footer(
-      "Lines from a pipe are asked one after another.\n"
-      "Example: tightloop chat --run runs/sft-gsm8k --temperature 0");
+  verb->footer(std::string("Lines from a pipe are asked one after another.\n") + kTakesSettings +
+               "Example: tightloop chat --run runs/sft-gsm8k --temperature 0");
   verb->callback([=] { chat(*options, settings); });
 }
 

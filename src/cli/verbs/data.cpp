@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/at_least.h"
+#include "cli/main_settings.h"
 #include "cli/output.h"
 #include "cli/recipe.h"
 #include "cli/verbs.h"
@@ -139,13 +140,15 @@ void add_data(CLI::App& app, const Settings& settings) {
   auto* check_verb = data->add_subcommand("check", "Count records, tokens, padding and bad records");
   check_verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();
   check_verb->add_flag("--json", options->json, "For programs");
-  check_verb->footer("Example: tightloop data check configs/text.yaml --data.train my.txt --json");
+  check_verb->footer(std::string(kTakesSettings) +
+                     "Example: tightloop data check configs/text.yaml --data.train my.txt --json");
   check_verb->callback([=] { check(*options, settings); });
   auto* show_verb =
       data->add_subcommand("show", "Print rows as the model sees them; trained tokens are in [brackets]");
   show_verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();
   show_verb->add_option("--rows", options->rows, "How many")->check(at_least(1));
-  show_verb->footer("Example: tightloop data show configs/quickstart.yaml --rows 8");
+  show_verb->footer(std::string(kTakesSettings) +
+                    "Example: tightloop data show configs/quickstart.yaml --rows 8");
   show_verb->callback([=] { show(*options, settings); });
   add_data_order(*data, settings);
 }

@@ -12,9 +12,11 @@
 
 #include "cli/at_least.h"
 #include "cli/exam_report.h"
+#include "cli/main_settings.h"
 #include "cli/model_choice.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/log.h"
@@ -27,6 +29,7 @@
 #include "infer/text_tokens.h"
 #include "infer/translate.h"
 #include "train/engine/loss.h"
+#include "train/engine/pair_loss.h"
 #include "train/run/checkpoint_name.h"
 #include "train/run/resume_check.h"
 #include "train/run/run_folder.h"
@@ -58,9 +61,14 @@ bool has_data(const DataConfig& data) {
   return data.generated() || !data.train.empty() || !data.mixture.empty();
 }
 
-/// The command line's settings. Files that it names are read as what they hold; sizes stay those of the run.
-/// Whether a text is to be cut into documents: it is data like the run's own, or the user says how.
-bool apply_settings(Recipe& recipe, const Settings& settings) {
+/// What the command line's settings make of a run's.
+struct AppliedSettings {
+  bool cut = false;         // a text into documents: it is data like the run's own, or the user says how
+  bool other_data = false;  // is measured, because the user names it
+};
+
+/// Files that the command line names are read as what they hold; sizes stay those of the run.
+AppliedSettings apply_settings(Recipe& recipe, const Settings& settings) {
   Config config = recipe.bind();
   config.apply(settings);
   if (config.commanded("data.train") || recipe.data.source == DataSource::kAuto) {
@@ -68,8 +76,30 @@ bool apply_settings(Recipe& recipe, const Settings& settings) {
     for (const std::string& note : resolve_source(resolved, config)) log::info("{}", note);
     recipe.data.source = resolved.data.source, recipe.data.mixture = resolved.data.mixture;
   }
-  return config.commanded("data.documents") ||
-         (has_data(recipe.data) && recipe.data.mixture.empty() && recipe.data.source == DataSource::kText);
+  return {
+      .cut = config.commanded("data.documents") || (has_data(recipe.data) && recipe.data.mixture.empty() &&
+                                                    recipe.data.source == DataSource::kText),
+      .other_data = config.commanded("data.val")};
+}
+
+/// The run's own data, which must be there; where it has changed since training, that is said.
+void check_own_data(const Recipe& recipe, const RunFolder& run, const nlohmann::json& metadata,
+                    const AppliedSettings& applied) {
+  require_run_files(recipe.data, run);
+  if (!applied.other_data) warn_of_changed_data(recipe.data, metadata);
+}
+
+void add_loss(const HeldOutLoss& loss, Findings& findings) {
+  findings.json.update({{"loss", loss.mean()},
+                        {"perplexity", std::exp(loss.mean())},
+                        {"accuracy", loss.accuracy()},
+                        {"tokens", loss.tokens}});
+  if (loss.bytes > 0) findings.json.update({{"bits_per_byte", loss.bits_per_byte()}, {"bytes", loss.bytes}});
+  findings.text +=
+      fmt::format("held-out loss {:.4f}, perplexity {:.3f}, accuracy {:.1f} %, {}over {}\n", loss.mean(),
+                  std::exp(loss.mean()), 100 * loss.accuracy(),
+                  loss.bytes > 0 ? fmt::format("{:.4f} bits per byte, ", loss.bits_per_byte()) : "",
+                  counted(loss.tokens, "token"));
 }
 
 void measure_text(const EvalArguments& options, LoadedRun& run, bool cut, Findings& findings) {
@@ -92,9 +122,9 @@ void measure_text(const EvalArguments& options, LoadedRun& run, bool cut, Findin
                         {"tokens", loss.tokens},
                         {"bytes", text.bytes}});
   if (text.documents > 0) findings.json["documents"] = text.documents;
-  findings.text +=
-      fmt::format("{}: loss {:.4f}, perplexity {:.3f}, {:.4f} bits per byte, over {} tokens\n",
-                  printable(options.input), loss.mean(), std::exp(loss.mean()), bits, loss.tokens);
+  findings.text += fmt::format("{}: loss {:.4f}, perplexity {:.3f}, {:.4f} bits per byte, over {}\n",
+                               printable(options.input), loss.mean(), std::exp(loss.mean()), bits,
+                               counted(loss.tokens, "token"));
   findings.text +=
       text.documents > 0
           ? fmt::format("read as in training: {} (data.documents {}), an end-of-text token behind each\n",
@@ -109,13 +139,7 @@ void measure_held_out(const std::string& folder, LoadedRun& run, const Dataset& 
   LoaderOptions loading = loading_of(run.recipe, *run.tokenizer);
   loading.shuffle = false;
   Loader loader(dataset.val, loading);
-  const auto loss = held_out_loss(*run.model, loader, /*limit=*/0);
-  findings.json.update(
-      {{"loss", loss.mean()}, {"perplexity", std::exp(loss.mean())}, {"tokens", loss.tokens}});
-  if (loss.bytes > 0) findings.json.update({{"bits_per_byte", loss.bits_per_byte()}, {"bytes", loss.bytes}});
-  findings.text += fmt::format(
-      "held-out loss {:.4f}, perplexity {:.3f}, {}over {} tokens\n", loss.mean(), std::exp(loss.mean()),
-      loss.bytes > 0 ? fmt::format("{:.4f} bits per byte, ", loss.bits_per_byte()) : "", loss.tokens);
+  add_loss(held_out_loss(*run.model, loader, /*limit=*/0), findings);
 }
 
 /// Options that say how to do what is not done.
@@ -144,44 +168,53 @@ void ask(const EvalArguments& options, LoadedRun& run, const std::vector<ExamQue
   findings.text += to_text(result, ::isatty(STDOUT_FILENO) && !std::getenv("NO_COLOR"));
 }
 
-/// BLEU and chrF of the pairs that a translation run held out, by a beam search.
-void evaluate_translator(const EvalArguments& options, const std::string& folder, const Settings& settings) {
+/// The loss of the pairs that a translation run held out; BLEU and chrF of them, by a beam search.
+void evaluate_translator(const EvalArguments& options, const std::string& folder, std::optional<int64_t> step,
+                         const Settings& settings) {
   constexpr size_t kShown = 8;
   say_unused(options,
              {"--input", "--questions", "--window", "--stride", "--batch", "--samples", "--temperature",
               "--max-tokens"},
              "a translator is measured on its held-out pairs");
-  auto run = load_translator(folder, options.model.device, {}, options.model.precision);
-  apply_settings(run.recipe, settings);
+  auto run = load_translator(folder, options.model.device, step, options.model.precision);
+  const auto applied = apply_settings(run.recipe, settings);
   const RunFolder run_folder(checkpoint_place(folder).run);
-  require_run_files(run.recipe.data, run_folder);
+  check_own_data(run.recipe, run_folder, run.metadata, applied);
   const auto dataset = load_dataset(run.recipe.data, run.recipe.tasks, *run.tokenizers.source,
                                     run.recipe.chat, &run.tokenizers.target(), run_folder.index());
   if (dataset.val->size() == 0) throw usage_error("'{}' held no pairs out.", folder);
+  Findings findings{{{"run", folder}, {"step", run.step}}, fmt::format("{} at step {}\n", folder, run.step)};
+  PairOptions loading = pair_loading_of(run.recipe);
+  loading.shuffle = false;
+  PairLoader loader(dataset.val, loading);
+  add_loss(held_out_loss(*run.model, loader), findings);
   const BleuOptions bleu{.tokens = run.recipe.train.bleu_tokenize};
   const auto scores = held_out_scores(*run.model, *dataset.val, run.tokenizers.target(), {}, bleu,
                                       std::max<int64_t>(options.limit, 0));
-  if (options.json) {
-    const nlohmann::json json{{"run", folder},         {"step", run.step},
-                              {"pairs", scores.pairs}, {"bleu", scores.bleu},
-                              {"chrf", scores.chrf},   {"signature", bleu_signature(bleu, false)}};
-    return static_cast<void>(std::puts(dump(json).c_str()));
-  }
-  std::string text =
-      fmt::format("{} at step {}: BLEU {:.2f}, chrF {:.2f} over {} held-out pairs\n{}\n", folder, run.step,
-                  scores.bleu, scores.chrf, scores.pairs, bleu_signature(bleu, false));
+  findings.json.update({{"pairs", scores.pairs},
+                        {"bleu", scores.bleu},
+                        {"chrf", scores.chrf},
+                        {"signature", bleu_signature(bleu, false)}});
+  findings.text += fmt::format("BLEU {:.2f}, chrF {:.2f} over {}\n{}\n", scores.bleu, scores.chrf,
+                               counted(scores.pairs, "held-out pair"), bleu_signature(bleu, false));
   for (size_t i = 0; i < std::min(kShown, scores.translations.size()); ++i)
-    text += fmt::format("  {}\n    expected: {}\n", scores.translations[i], scores.references[i]);
-  put(shown(text));
+    findings.text += fmt::format("  {}\n    expected: {}\n", scores.translations[i], scores.references[i]);
+  put(options.json ? dump(findings.json) + "\n" : shown(findings.text));
 }
 
 void evaluate(const EvalArguments& options, const Settings& settings) {
   if (options.samples > 1 && options.temperature == 0)
     throw usage_error("at temperature 0 all {} samples would be the same.", options.samples);
   const std::string folder = options.model.folder();
-  if (SavedModel(folder).recipe().model.translates()) return evaluate_translator(options, folder, settings);
-  auto run = options.model.load();
-  const bool cut = apply_settings(run.recipe, settings);
+  const auto [step, translates] = [&] {
+    const SavedModel saved(folder);
+    // By its step, so that a damaged one after it is spoken of once.
+    return std::pair(saved.step() > 0 ? std::optional(saved.step()) : std::nullopt,
+                     saved.recipe().model.translates());
+  }();
+  if (translates) return evaluate_translator(options, folder, step, settings);
+  auto run = load_model(folder, options.model.device, step, options.model.precision);
+  const auto applied = apply_settings(run.recipe, settings);
   if (options.input.empty()) say_unused(options, {"--window", "--stride"}, "it is for a text (--input)");
   if (!options.input.empty() && options.questions.empty())
     say_unused(options, {"--limit", "--samples", "--temperature", "--max-tokens"},
@@ -189,7 +222,7 @@ void evaluate(const EvalArguments& options, const Settings& settings) {
   const auto chat = chat_template(run.recipe.chat, *run.tokenizer);
   const auto stops = stop_tokens(*run.tokenizer, chat.get());
   Findings findings{{{"run", folder}, {"step", run.step}}, fmt::format("{} at step {}\n", folder, run.step)};
-  if (!options.input.empty()) measure_text(options, run, cut, findings);
+  if (!options.input.empty()) measure_text(options, run, applied.cut, findings);
   if (!options.questions.empty()) {
     const int64_t limit = std::max<int64_t>(options.limit, 0);
     ask(options, run, read_exam(options.questions, run.recipe.data, *run.tokenizer, chat.get(), stops, limit),
@@ -199,7 +232,7 @@ void evaluate(const EvalArguments& options, const Settings& settings) {
     if (!has_data(run.recipe.data))
       throw usage_error("'{}' has no data of its own: name a text (--input) or --questions.", folder);
     const RunFolder run_folder(checkpoint_place(folder).run);
-    require_run_files(run.recipe.data, run_folder);
+    check_own_data(run.recipe, run_folder, run.metadata, applied);
     const auto dataset = load_dataset(run.recipe.data, run.recipe.tasks, *run.tokenizer, run.recipe.chat,
                                       nullptr, run_folder.index());
     measure_held_out(folder, run, dataset, findings);
@@ -254,9 +287,14 @@ void add_eval(CLI::App& app, const Settings& settings) {
       ->default_str("")
       ->check(at_least(1));
   verb->add_flag("--json", options->json, "For programs");
+  static constexpr const char* kMeasured[] = {"data.val",     "data.source", "data.documents",
+                                              "data.holdout", "chat.form",   "train.bleu_tokenize"};
   verb->footer(
+      "Settings of the run that may have another value here, with their defaults (a run has its own):\n" +
+      settings_help(kMeasured) + kTakesSettings +
       "Examples:\n"
       "  tightloop eval --run runs/quickstart --json\n"
+      "  tightloop eval --run runs/mine --data.val other.txt\n"
       "  tightloop eval --model runs/mine --input my.txt --json");
   verb->callback([=] {
     for (const auto* option : verb->get_options())

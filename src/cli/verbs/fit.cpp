@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/at_least.h"
+#include "cli/main_settings.h"
 #include "cli/model_recipe.h"
 #include "cli/training_memory.h"
 #include "cli/verbs.h"
@@ -149,7 +150,8 @@ void add_fit(CLI::App& app, const Settings& settings) {
       ->default_str("")
       ->check(at_least(0.001));
   verb->add_flag("--json", options->json, "For programs");
-  verb->footer("Example: tightloop fit configs/gpt2-124m.yaml --memory 16 --train.micro_batch 64");
+  verb->footer(std::string(kTakesSettings) +
+               "Example: tightloop fit configs/gpt2-124m.yaml --memory 16 --train.micro_batch 64");
   verb->callback([=] { fit(*options, settings); });
 }
 

@@ -13,10 +13,12 @@
 
 #include "cli/at_least.h"
 #include "cli/heat.h"
+#include "cli/main_settings.h"
 #include "cli/model_choice.h"
 #include "cli/output.h"
 #include "cli/recipe.h"
 #include "cli/verbs.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "data/batch/show.h"
@@ -58,17 +60,21 @@ Dataset data_of(const Recipe& recipe, const Tokenizer& tokenizer) {
 const Batch& row_batch(Loader& loader, int64_t row, const char* part) {
   const auto rows = static_cast<int64_t>(loader.plan().rows());
   if (row < rows) return loader.next();
-  throw usage_error("there is no row {}: the {} data has {} rows, counted from 0.", row, part, rows);
+  throw usage_error("there is no row {}: the {} data has {}, counted from 0.", row, part,
+                    counted(rows, "row"));
 }
 
 void inspect_loss(const InspectLossOptions& options, const Settings& settings) {
   auto run = options.model.load();
-  run.recipe.bind().apply(settings);
+  Config config = run.recipe.bind();
+  config.apply(settings);
   require_run_files(run.recipe.data, RunFolder(checkpoint_place(options.model.folder()).run));
+  if (!config.commanded("data.val")) warn_of_changed_data(run.recipe.data, run.metadata);
   const auto dataset = data_of(run.recipe, *run.tokenizer);
   const char* part = options.train ? "training" : "held-out";
   const auto& documents = options.train ? dataset.train : dataset.val;
-  if (documents->size() == 0) throw usage_error("the run has no {} data; try --train.", part);
+  if (documents->size() == 0)
+    throw usage_error("the run has no {} data{}.", part, options.train ? "" : "; try --train");
   LoaderOptions loading = loading_of(run.recipe, *run.tokenizer);
   loading.shuffle = false, loading.rows = 1, loading.threads = 0, loading.first_batch = options.row;
   Loader loader(documents, loading);
@@ -128,12 +134,17 @@ void inspect_batch(const BatchOptions& options, const Settings& settings) {
   if (options.file.empty()) {
     const auto [root, step] = checkpoint_place(options.model.folder());
     const auto run = RunFolder::open(root);
+    nlohmann::json metadata;
     // A run may be looked into before its first checkpoint.
-    if (checkpoint_steps(run.checkpoints()).empty())
+    if (checkpoint_steps(run.checkpoints()).empty()) {
       recipe.bind().load(run.config());
-    else
-      recipe = SavedModel(run.root(), step).recipe();
+    } else {
+      const SavedModel saved(run.root(), step);
+      recipe = saved.recipe(), metadata = saved.metadata();
+    }
     recipe.bind().apply(settings);
+    require_run_files(recipe.data, run);
+    warn_of_changed_data(recipe.data, metadata);
     tokenizer = load_tokenizer(run.tokenizer());
   } else {
     recipe = read_recipe(options.file, settings);
@@ -165,11 +176,11 @@ void inspect_batch(const BatchOptions& options, const Settings& settings) {
     return static_cast<void>(std::fputs((dump(json) + "\n").c_str(), stdout));
   }
   std::string out = fmt::format(
-      "micro-batch {}: inputs, targets and mask are {} rows x {} tokens; ids {} to {}\n"
-      "{:.1f} % are learned, {:.1f} % are padding, {} documents\n",
-      batch.index, batch.rows, batch.length, *low, *high, 100 * share(batch.supervised),
-      100 * share(batch.padding), batch.documents);
-  for (const auto& [source, rows] : sources) out += fmt::format("  {}: {} rows\n", source, rows);
+      "micro-batch {}: inputs, targets and mask are {} x {} tokens; ids {} to {}\n"
+      "{:.1f} % are learned, {:.1f} % are padding, {}\n",
+      batch.index, counted(batch.rows, "row"), batch.length, *low, *high, 100 * share(batch.supervised),
+      100 * share(batch.padding), counted(batch.documents, "document"));
+  for (const auto& [source, rows] : sources) out += fmt::format("  {}: {}\n", source, counted(rows, "row"));
   for (int64_t row = 0; row < std::min(options.rows, batch.rows); ++row) {
     const auto* mask = batch.loss_mask + row * batch.length;
     out += fmt::format("--- row {}, {} of {} tokens are learned\n{}\n", row,
@@ -191,7 +202,8 @@ void add_inspect(CLI::App& app, const Settings& settings) {
   loss_verb->add_option("--row", loss->row, "Which row, from 0")->check(at_least(0));
   loss_verb->add_flag("--train", loss->train, "A row of the training data (default: of the held-out data)");
   loss_verb->add_flag("--json", loss->json, "For programs");
-  loss_verb->footer("Example: tightloop inspect loss --run runs/quickstart --row 3");
+  loss_verb->footer(std::string(kTakesSettings) +
+                    "Example: tightloop inspect loss --run runs/quickstart --row 3");
   loss_verb->callback([=] { inspect_loss(*loss, settings); });
 
   auto batch = std::make_shared<BatchOptions>();
@@ -202,7 +214,8 @@ void add_inspect(CLI::App& app, const Settings& settings) {
   batch_verb->add_option("--index", batch->index, "Which micro-batch, from 0")->check(at_least(0));
   batch_verb->add_option("--rows", batch->rows, "Rows to show")->check(at_least(0));
   batch_verb->add_flag("--json", batch->json, "For programs");
-  batch_verb->footer("Example: tightloop inspect batch configs/quickstart.yaml --rows 4");
+  batch_verb->footer(std::string(kTakesSettings) +
+                     "Example: tightloop inspect batch configs/quickstart.yaml --rows 4");
   batch_verb->callback([=] { inspect_batch(*batch, settings); });
 }
 

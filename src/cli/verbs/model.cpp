@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/main_settings.h"
 #include "cli/model_recipe.h"
 #include "cli/training_memory.h"
 #include "cli/verbs.h"
@@ -126,7 +127,8 @@ void add_model(CLI::App& app, const Settings& settings) {
                    "A preset's name, a recipe's file; or a run, a checkpoint or a Hugging Face folder")
       ->required();
   show_verb->add_flag("--json", options->json, "For programs");
-  show_verb->footer("Example: tightloop model show nanochat-d12 --train.micro_batch 32");
+  show_verb->footer(std::string(kTakesSettings) +
+                    "Example: tightloop model show nanochat-d12 --train.micro_batch 32");
   show_verb->callback([=] { show(*options, settings); });
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/at_least.h"
+#include "cli/main_settings.h"
 #include "cli/recipe.h"
 #include "cli/verbs.h"
 #include "core/error.h"
@@ -63,7 +64,8 @@ void add_prepare(CLI::App& app, const Settings& settings) {
   verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();
   verb->add_option("--output", options->output, "Folder for the shards")->required();
   verb->add_option("--shard-tokens", options->shard_tokens, "Tokens in a shard")->check(at_least(1));
-  verb->footer("Example: tightloop prepare configs/text.yaml --data.train 'books/*.txt' --output shards");
+  verb->footer(std::string(kTakesSettings) +
+               "Example: tightloop prepare configs/text.yaml --data.train 'books/*.txt' --output shards");
   verb->callback([=] { run_prepare(*options, settings); });
 }
 

@@ -2,15 +2,18 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/embedding.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 
 #include <cmath>
 #include <optional>
 
 #include "core/error.h"
+#include "core/interrupt.h"
+#include "core/terminal/progress_line.h"
 #include "ops/fp8/fp8_linear.h"
 #include "ops/linear.h"
 #include "ops/loss/fused_head.h"
-#include "train/engine/loss.h"
 
 namespace tightloop {
 
@@ -63,6 +66,26 @@ ops::LossSum pair_loss(Seq2Seq& model, const DevicePairs& batch, const PairLossS
   const auto memory = model.encode(batch.source_BS, batch.source_lengths_B, pass);
   const auto hidden = model.decode(batch.inputs_BT, memory, pass);
   return smoothed_loss(hidden.flatten(0, 1), model.head().weight_VD, batch.targets_BT.flatten(), setup);
+}
+
+HeldOutLoss held_out_loss(Seq2Seq& model, PairLoader& loader) {
+  c10::NoGradGuard no_grad;
+  HeldOutLoss total;
+  const auto sum = at::zeros({}, at::TensorOptions(at::kDouble).device(model.device()));
+  const auto correct = at::zeros({}, at::TensorOptions(at::kLong).device(model.device()));
+  ProgressLine progress("Held-out data, batches", static_cast<uint64_t>(loader.batches()),
+                        ProgressLine::Unit::kCount);
+  while (const PairBatch* batch = loader.try_next()) {
+    throw_if_interrupted();
+    progress.add(1);
+    const DevicePairs pairs = to_device(*batch, model.device());
+    const auto loss = pair_loss(model, pairs, {.correct = true});
+    sum.add_(loss.sum);
+    correct.add_(loss.correct.logical_and(pairs.targets_BT.flatten() != ops::kIgnoreIndex).sum());
+    total.tokens += batch->supervised;
+  }
+  total.sum = sum.item<double>(), total.correct = correct.item<int64_t>();
+  return total;
 }
 
 }  // namespace tightloop

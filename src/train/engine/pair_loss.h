@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <string>
 
+#include "data/batch/pairs.h"
 #include "model/families/seq2seq/seq2seq.h"
 #include "ops/loss/cross_entropy.h"
+#include "train/engine/loss.h"
 #include "train/engine/staging.h"
 #include "train/train_config.h"
 
@@ -26,6 +28,9 @@ struct PairLossSetup {
 
 /// The loss summed over the targets' tokens, and their count. Nothing is read back.
 ops::LossSum pair_loss(Seq2Seq& model, const DevicePairs& batch, const PairLossSetup& setup = {});
+
+/// One pass in order over the loader's batches.
+HeldOutLoss held_out_loss(Seq2Seq& model, PairLoader& loader);
 
 /// The loss of logits = hidden weight^T; hidden (N, D), weight (V, D), targets int64 (N). With
 /// kKullbackLeibler and smoothing e, target y and padding p it is the divergence of softmax(logits) from

@@ -1,15 +1,11 @@
 #include "train/engine/translation_task.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
-#include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
 #include "core/error.h"
-#include "core/interrupt.h"
 #include "core/log.h"
-#include "core/terminal/progress_line.h"
 #include "core/terminal/terminal.h"
 #include "data/store/random_documents.h"
 #include "model/model_size.h"
@@ -140,25 +136,9 @@ std::string TranslationTask::why_no_evaluation() const {
 }
 
 Task::Evaluation TranslationTask::evaluate() {
-  c10::NoGradGuard no_grad;
   PairLoader loader(dataset_.val, held_out_loading());
-  const auto sum = at::zeros({}, at::TensorOptions(at::kDouble).device(model_->device()));
-  const auto correct = at::zeros({}, at::TensorOptions(at::kLong).device(model_->device()));
-  double tokens = 0;
-  ProgressLine progress("Held-out data, batches", static_cast<uint64_t>(loader.batches()),
-                        ProgressLine::Unit::kCount);
-  while (const PairBatch* batch = loader.try_next()) {
-    throw_if_interrupted();
-    progress.add(1);
-    const DevicePairs pairs = to_device(*batch, model_->device());
-    const auto loss = pair_loss(*model_, pairs, {.correct = true});
-    sum.add_(loss.sum);
-    correct.add_(loss.correct.logical_and(pairs.targets_BT.flatten() != ops::kIgnoreIndex).sum());
-    tokens += static_cast<double>(batch->supervised);
-  }
-  tokens = std::max(1.0, tokens);
-  return {{"eval/loss", sum.item<double>() / tokens},
-          {"eval/accuracy", static_cast<double>(correct.item<int64_t>()) / tokens}};
+  const HeldOutLoss loss = held_out_loss(*model_, loader);
+  return {{"eval/loss", loss.mean()}, {"eval/accuracy", loss.accuracy()}};
 }
 
 std::optional<HeldOutPairs> TranslationTask::held_out_pairs() {

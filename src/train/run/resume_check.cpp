@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <sstream>
 
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/log.h"
 #include "core/terminal/terminal.h"
 #include "data/dataset.h"
 #include "data/store/fingerprint.h"
@@ -21,7 +23,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kDocuments = "documents";
+constexpr const char *kDocuments = "documents", *kDataKey = "data";
 
 /// An entry of data.mixture without the files that it names.
 std::string without_files(const std::string& entry) {
@@ -65,13 +67,14 @@ std::string nothing_left(const Recipe& recipe, const RunFolder& run, const Check
                                                 : fmt::format("--train.steps {}", 2 * step);
     if (step > train.steps)
       return fmt::format(
-          "The run has done {} steps, more than {}: there is nothing to do, and nothing was changed. To "
-          "train longer: {} {}",
-          step, train.steps, again, longer);
+          "The run has done {}, more than {}: there is nothing to do, and nothing was changed. To train "
+          "longer: {} {}",
+          counted(step, "step"), train.steps, again, longer);
     return fmt::format(
-        "The run has done all of its {} steps: there is nothing to do, and nothing was changed. To train "
-        "longer: {} {}",
-        train.steps, again, longer);
+        "The run has done all of its {}: there is nothing to do, and nothing was changed. To train longer: "
+        "{} "
+        "{}",
+        counted(train.steps, "step"), again, longer);
   }
   if (train.stop_at == 0 || step < train.stop_at) return {};
   return fmt::format(
@@ -92,8 +95,8 @@ void check_data(const RunFolder& run, const Checkpoint& checkpoint, const Resume
                 bool other_names, Resumption& resumption) {
   require_run_files(resumption.recipe.data, run);
   ChangedFiles files;
-  if (checkpoint.metadata.contains("data")) {
-    files = compare_files(checkpoint.metadata.at("data"), resumption.recipe.data);
+  if (checkpoint.metadata.contains(kDataKey)) {
+    files = compare_files(checkpoint.metadata.at(kDataKey), resumption.recipe.data);
   } else if (other_names) {
     files.changed = {"other files are named, and the checkpoint does not say what was in those of before"};
   }
@@ -124,6 +127,16 @@ void require_run_files(const DataConfig& data, const RunFolder& run) {
             "absolute: --data.{} NEWPATH",
             error.what(), run.root().string(), name);
       }
+}
+
+void warn_of_changed_data(const DataConfig& data, const json& metadata) {
+  if (!metadata.contains(kDataKey)) return;
+  const auto changed = compare_files(metadata.at(kDataKey), data).changed;
+  if (changed.empty()) return;
+  log::warn(
+      "The data is not what the run was trained on, so that figures cannot be compared with those of its "
+      "training: {}{}.",
+      changed.front(), changed.size() > 1 ? fmt::format(", and {} more", changed.size() - 1) : "");
 }
 
 void keep_counts(const Dataset& dataset, json& metadata) {

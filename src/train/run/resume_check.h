@@ -37,6 +37,10 @@ void check_resumed_epochs(const Recipe& recipe, const RunFolder& run, const Chec
 /// A data error, with what to do about it, where a file that the run was trained on is not there.
 void require_run_files(const DataConfig& data, const RunFolder& run);
 
+/// One sentence of warning where files hold something else than what a checkpoint was trained on: what is
+/// measured on them cannot be compared with what the run measured.
+void warn_of_changed_data(const DataConfig& data, const nlohmann::json& metadata);
+
 /// Keeps for checkpoints, as `documents`, how many documents and tokens the files have become.
 void keep_counts(const Dataset& dataset, nlohmann::json& metadata);
 /// Compares them, once the data is loaded: `metadata` is what keep_counts() wrote now. A data error says
