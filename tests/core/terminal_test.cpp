@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "core/counted.h"
 #include "core/terminal/plain.h"
 #include "support.h"
 
@@ -20,6 +21,11 @@ TEST(Terminal, NumbersForPeople) {
   EXPECT_EQ(human_seconds(7300), "2h01m");
   EXPECT_EQ(human_bytes(512), "512 B");
   EXPECT_EQ(human_bytes(1536), "1.5 KiB");
+  EXPECT_EQ(counted(1, "step"), "1 step");
+  EXPECT_EQ(counted(0, "step"), "0 steps");
+  EXPECT_EQ(counted(1100, "step"), "1100 steps");
+  EXPECT_EQ(counted(1.0, "epoch"), "1 epoch");
+  EXPECT_EQ(counted(0.5, "epoch"), "0.5 epochs");
 }
 
 TEST(Terminal, PrintableTextCannotDriveATerminal) {
@@ -80,7 +86,7 @@ TEST(Terminal, TheLocaleSaysWhetherCharactersAreUtf8) {
   EXPECT_FALSE(locale_is_utf8("C", nullptr, "de_DE.UTF-8")) << "LC_ALL before all";
   EXPECT_FALSE(locale_is_utf8(nullptr, nullptr, "POSIX"));
   EXPECT_FALSE(locale_is_utf8(nullptr, nullptr, "de_DE.ISO-8859-1"));
-  EXPECT_EQ(drawn_in_ascii("53 %  █░ ü ✓"), "53 %  #- ü +");
+  EXPECT_EQ(drawn_in_ascii("53 %  █░ ü ✓ a…"), "53 %  #- ü + a~");
 }
 
 }  // namespace
