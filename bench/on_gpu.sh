@@ -41,8 +41,8 @@ sanitizer() {
       --gtest_brief=1 --gtest_filter="$filter:-*Cudnn*" >"$out/$tool.txt" 2>&1 </dev/null
     row "compute-sanitizer $tool" "exit $?, $(grep 'SUMMARY' "$out/$tool.txt" | tail -1 | sed 's/=* *//'), $((SECONDS - started)) s"
   done <<'END'
-memcheck *RmsNorm*/cuda:*Rope*/cuda:*Swiglu*/cuda:*CrossEntropy*/cuda:*FusedHead*/cuda:*Adamw*/cuda:*MuonOn*/cuda:*GradientNorm*/cuda:*LossBuffer*/cuda:*Dropout*/cuda:*Stamp*/cuda:*AttentionOn*/cuda:*ResidualNorm*/cuda:*Activation*/cuda:*SplitHeads*/cuda:*EmbeddingOn*/cuda:*Fp8On*/cuda:*GatedAddOn*/cuda:*GeluLinearOn*/cuda
-racecheck *RmsNorm*/cuda:*Swiglu*/cuda:*GradientNorm*/cuda:*CrossEntropy*/cuda:*AttentionOn*/cuda:*ResidualNorm*/cuda:*Activation*/cuda:*SplitHeads*/cuda:*EmbeddingOn*/cuda:*Fp8On*/cuda:*GatedAddOn*/cuda
+memcheck *RmsNorm*/cuda:*Rope*/cuda:*Swiglu*/cuda:*CrossEntropy*/cuda:*FusedHead*/cuda:*Adamw*/cuda:*MuonOn*/cuda:*GradientNorm*/cuda:*LossBuffer*/cuda:*Dropout*/cuda:*Stamp*/cuda:*AttentionOn*/cuda:*ResidualNorm*/cuda:*Activation*/cuda:*SplitHeads*/cuda:*EmbeddingOn*/cuda:*Fp8On*/cuda:*GatedAddOn*/cuda:*GeluLinearOn*/cuda:*ExpertRowsOn*/cuda
+racecheck *RmsNorm*/cuda:*Swiglu*/cuda:*GradientNorm*/cuda:*CrossEntropy*/cuda:*AttentionOn*/cuda:*ResidualNorm*/cuda:*Activation*/cuda:*SplitHeads*/cuda:*EmbeddingOn*/cuda:*Fp8On*/cuda:*GatedAddOn*/cuda:*ExpertRowsOn*/cuda
 initcheck *Fp8On*/cuda:*GatedAddOn*/cuda:*Activation*/cuda:*CrossEntropy*/cuda
 END
 }
@@ -197,11 +197,12 @@ losses() {
         esac
         tightloop train configs/text.yaml --data.source text --data.train "$text" --tokenizer.path "$carry/data/tokenizers/gpt2" --data.seq_len 512 --train.steps 1000 --train.warmup_steps 50 \
           --train.accumulate 1 --train.eval_steps 0 --train.save_minutes 0 --train.save_steps 0 --train.logging_steps 10 --train.seed $seed $settings --run.dir "$work" --run.name losses --overwrite >>"$out/losses.txt" 2>&1 ||
-          echo "train failed: $name $how"
+          { echo "train failed: $name $how"; return; }
         python3 -c '
 import json, sys
 lines = [json.loads(line) for line in open(sys.argv[1])]
-print(sum(line["training/loss"] for line in lines if "training/loss" in line and line["global_step"] > 900) / 10)' "$work/losses/metrics.jsonl" >>"$work/losses.$name.$how"
+last = [line["training/loss"] for line in lines if "training/loss" in line and line["global_step"] > 900]
+print(sum(last) / len(last))' "$work/losses/metrics.jsonl" >>"$work/losses.$name.$how"
       done
     done
     for how in fp8 plain; do

@@ -25,6 +25,7 @@
 #include "ops/optim/muon.h"
 #include "ops/pointwise/activation.h"
 #include "ops/pointwise/embedding.h"
+#include "ops/pointwise/expert_rows.h"
 #include "ops/pointwise/gated_add.h"
 #include "ops/pointwise/swiglu.h"
 
@@ -52,6 +53,7 @@ class Maker {
     norms();
     pointwise();
     heads();
+    experts();
     losses();
     updates();
     return std::move(cases_);
@@ -153,6 +155,28 @@ class Maker {
         3);
     attention.flops =
         7.0 * static_cast<double>(B * H * T) * static_cast<double>(T * S);  // half of 14: causal
+  }
+
+  /// Two choices for each token, among four experts.
+  void experts() {
+    constexpr int64_t kExperts = 4, kChoices = 2;
+    const int64_t N = s_.rows, D = s_.width;
+    const auto order =
+        ops::expert_order(at::randint(kExperts, {N, kChoices}, options_.dtype(at::kLong)), kExperts);
+    const auto of = [](const Tensors& in) { return ops::ExpertOrder{*(in.end() - 2), in.back()}; };
+    add(
+        "spread_rows", {some({N, D}), order.order_M, order.place_NP},
+        [of](const Tensors& in) { return ops::spread_rows(in[0], of(in)); },
+        [of](const Tensors& in) { return ops::spread_rows_plain(in[0], of(in)); }, 2 + 2 * kChoices)
+        .fixed = {1, 2};
+    const bool wide = options_.dtype() == at::kDouble;
+    add(
+        "gather_rows",
+        {some({N * kChoices, D}), some({N, kChoices}).to(wide ? at::kDouble : at::kFloat), order.order_M,
+         order.place_NP},
+        [of](const Tensors& in) { return ops::gather_rows(in[0], in[1], of(in)); },
+        [of](const Tensors& in) { return ops::gather_rows_plain(in[0], in[1], of(in)); }, 4)
+        .fixed = {2, 3};
   }
 
   void losses() {

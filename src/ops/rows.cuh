@@ -97,7 +97,8 @@ __device__ void leave_sums(const float (&sums)[kChunks][kVec], float* shared, fl
 }
 
 /// The blocks that share the rows where each sums up columns: at most `each` for a multiprocessor of a
-/// Hopper, as many as its registers hold at once, so that no block waits for another to end.
+/// Hopper, as many as its registers and, for rows of a few thousand elements, its shared memory hold at once,
+/// so that no block waits for another to end.
 inline int row_parts(int64_t rows, int each) {
   constexpr int kMultiprocessors = 132;
   return static_cast<int>(

@@ -103,6 +103,28 @@ TEST_P(CrossEntropyOn, AgreesOnLongRows) {
       }
 }
 
+// A GPU's block that has several rows fetches the next one while it writes: the same bits as row by row.
+TEST_P(CrossEntropyOn, ManyRowsAreTheRowsAlone) {
+  const int64_t N = device.is_cuda() ? 600 : 7;
+  for (const int64_t V : {9001, 32768, 50257, device.is_cuda() ? 151937 : 9008})
+    for (const double softcap : {0.0, 15.0}) {
+      SCOPED_TRACE(::testing::Message() << V << " cap " << softcap << ' ' << device);
+      const ops::LossOptions options{.softcap = softcap};
+      const Tensor targets = random_targets(N, V, 2).to(device);
+      Tensor together = random_tensor({N, V}, at::kBFloat16, 1, 4.0).to(device);
+      Tensor alone = together.clone();
+      const auto losses = [&] { return at::empty({N}, targets.options().dtype(at::kFloat)); };
+      const ops::LossRows all{losses(), together}, each{losses(), alone};
+      ops::cross_entropy_rows(together, targets, all, options);
+      for (int64_t row = 0; row < N; ++row) {
+        const auto one = [&](const Tensor& x) { return x.narrow(0, row, 1); };
+        ops::cross_entropy_rows(one(alone), one(targets), {one(each.losses), one(alone)}, options);
+      }
+      EXPECT_TRUE(at::equal(all.losses, each.losses));
+      EXPECT_TRUE(at::equal(together, alone));
+    }
+}
+
 TEST_P(CrossEntropyOn, WritesTheGradientWhereItIsTold) {
   ops::LossOptions options{.softcap = 5, .label_smoothing = 0.1, .z_loss = 1e-2};
   options.scale = at::scalar_tensor(3.0f, at::TensorOptions(device));

@@ -71,7 +71,7 @@ TEST_P(ResidualNormOn, AgreesIn16Bits) {
 }
 
 TEST_P(ResidualNormOn, TakesManyRows) {
-  compare(1300, 16, at::kFloat, 0.1);
+  compare(1700, 16, at::kFloat, 0.1);  // more than warps of a Hopper at once: some have several
   compare(300, 1536, at::kFloat, 0);
 }
 

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
 
@@ -63,6 +65,35 @@ TEST(Saving, AFailureBeforeTheLastIsNotTheEndOfTheRun) {
   });
   EXPECT_EQ(result.step, 8);
   EXPECT_EQ(checkpoint_steps(run.checkpoints()), (std::vector<int64_t>{2, 6, 8}));
+}
+
+/// `time` of each line of a JSONL file that has the key, by its step.
+std::map<int64_t, double> times_of(const fs::path& file, const std::string& key,
+                                   const std::string& value = "") {
+  std::map<int64_t, double> times;
+  std::istringstream lines(read_file(file));
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line);
+    if (!json.contains(key) || (!value.empty() && json[key] != value)) continue;
+    times[json["global_step"].get<int64_t>()] = json["time"].get<double>();
+  }
+  return times;
+}
+
+// With a head of many rows a save takes longer than a step.
+TEST(Saving, AStepThatWillBeSavedWaitsForTheSaveBeforeIt) {
+  const TempFolder folder;
+  const auto run = RunFolder::create(folder / "run", false);
+  auto recipe = small_recipe();
+  recipe.train.steps = 6, recipe.train.save_steps = 1, recipe.train.eval_steps = 0;
+  recipe.train.logging_steps = recipe.train.loss_extract_interval = 1, recipe.log.asynchronous = false;
+  recipe.model.vocab_size = 40000, recipe.train.micro_batch = 1;
+  Trainer(recipe, run).run();
+  const auto steps = times_of(run.metrics(), "training/loss"),
+             saves = times_of(run.events(), "event", "saved");
+  ASSERT_EQ(steps.size(), 6u);
+  ASSERT_EQ(saves.size(), 6u);
+  for (int64_t step = 2; step <= 6; ++step) EXPECT_GE(steps.at(step), saves.at(step - 1)) << step;
 }
 
 TEST(Saving, AFailureOfTheLastIsAnError) {

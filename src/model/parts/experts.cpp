@@ -4,6 +4,7 @@
 #include <ATen/ops/_grouped_mm.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/index_add.h>
+#include <ATen/ops/max.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/topk.h>
 #include <ATen/ops/zeros.h>
@@ -55,7 +56,10 @@ Routing route(const at::Tensor& x, const Experts& experts, const ModelConfig& co
   const auto logits = ops::linear(x.reshape({-1, x.size(-1)}), experts.router_ED);
   Routing routing;
   routing.scores_NE = at::softmax(logits, -1, ops::compute_dtype(x));
-  std::tie(routing.weights_NP, routing.chosen_NP) = at::topk(routing.scores_NE, config.experts_per_token);
+  const int64_t P = config.experts_per_token;
+  // For the first alone, max is the quicker one on a GPU.
+  std::tie(routing.weights_NP, routing.chosen_NP) =
+      P == 1 ? at::max(routing.scores_NE, -1, /*keepdim=*/true) : at::topk(routing.scores_NE, P);
   if (config.norm_topk)
     routing.weights_NP = routing.weights_NP / routing.weights_NP.sum(-1, /*keepdim=*/true);
   const auto flat = routing.chosen_NP.flatten();

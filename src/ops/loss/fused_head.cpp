@@ -26,6 +26,12 @@ using at::Tensor;
 constexpr int64_t kMostRows = 4096;  // enough to keep a GPU busy; more is slower there and costs memory
 constexpr int64_t kLine = 64;        // elements: a GPU's products are slow on rows that start anywhere
 
+int64_t rows_at_once(int64_t rows, bool cuda, bool fp8) {
+  if (fp8) return 2 * kMostRows;  // each chunk's part of the weight's gradient is added in a pass of its own
+  // On the CPU torch may copy a chunk of 16-bit logits for its product with many threads.
+  return cuda ? kMostRows : std::clamp<int64_t>(rows / 32, 1, kMostRows);
+}
+
 /// The products of a head for `count` rows from `begin` on.
 class HeadProducts {
  public:
@@ -69,15 +75,18 @@ class OwnProducts : public HeadProducts {
   const Tensor hidden_, weight_;
 };
 
-/// As ops/fp8/fp8_linear.h has them. Hidden states and weight are cast once; of the gradients of logits no
-/// largest is looked for: it is the scale, since a softmax less its target is at most 1.
+/// As ops/fp8/fp8_linear.h has them. Hidden states and weight are cast once. Of the gradients of logits no
+/// largest is looked for: it is the scale, since a softmax less its target is at most 1; but for z-loss,
+/// which adds to them.
 class Fp8Products : public HeadProducts {
  public:
-  Fp8Products(const Tensor& hidden, const Tensor& weight, const Tensor& scale, bool for_hidden,
+  Fp8Products(const Tensor& hidden, const Tensor& weight, const LossOptions& options, bool for_hidden,
               bool for_weight)
       : hidden_(fp8_cast(hidden, absolute_max(hidden), Fp8Format::kE4m3, /*rows=*/true, for_weight)),
         weight_(fp8_cast(weight, absolute_max(weight), Fp8Format::kE4m3, /*rows=*/true, for_hidden)),
-        most_(scale.defined() ? scale.abs() : at::ones({}, hidden.options().dtype(at::kFloat))) {}
+        bounded_(options.z_loss == 0),
+        most_(options.scale.defined() ? options.scale.abs()
+                                      : at::ones({}, hidden.options().dtype(at::kFloat))) {}
 
   void logits(int64_t begin, int64_t count, Tensor& to) override {
     fp8_product_out(to, hidden_.rows.narrow(0, begin, count), hidden_.scale, weight_.rows, weight_.scale,
@@ -86,8 +95,8 @@ class Fp8Products : public HeadProducts {
 
   void gradients(int64_t begin, int64_t count, const Tensor& d_logits, Tensor d_hidden,
                  Tensor& d_weight) override {
-    const auto d =
-        fp8_cast(d_logits, most_, Fp8Format::kE5m2, d_hidden.defined(), /*columns=*/d_weight.defined());
+    const auto d = fp8_cast(d_logits, bounded_ ? most_ : absolute_max(d_logits), Fp8Format::kE5m2,
+                            d_hidden.defined(), /*columns=*/d_weight.defined());
     if (d_hidden.defined())
       fp8_product_out(d_hidden, d.rows, d.scale, weight_.columns, weight_.scale, /*fast=*/true);
     if (!d_weight.defined()) return;
@@ -100,6 +109,7 @@ class Fp8Products : public HeadProducts {
 
  private:
   const Fp8Matrix hidden_, weight_;
+  const bool bounded_;
   const Tensor most_;
   Tensor part_;
 };
@@ -112,7 +122,8 @@ bool head_takes_fp8(const Tensor& hidden, const Tensor& weight) {
 ComputedLoss by_chunks(const Tensor& hidden, const Tensor& weight, const Tensor& targets,
                        const LossOptions& options, bool for_hidden, bool for_weight) {
   const bool narrow = head_takes_fp8(hidden, weight);
-  const int64_t N = hidden.size(0), V = weight.size(0), rows = fused_head_rows(hidden) * (narrow ? 2 : 1);
+  const int64_t N = hidden.size(0), V = weight.size(0),
+                rows = rows_at_once(hidden.size(0), hidden.is_cuda(), narrow);
   const auto wide = hidden.options().dtype(at::kFloat);
   ComputedLoss all{at::empty({N}, wide)};
   if (options.correct) all.correct = at::empty({N}, wide.dtype(at::kBool));
@@ -120,10 +131,10 @@ ComputedLoss by_chunks(const Tensor& hidden, const Tensor& weight, const Tensor&
   if (for_weight) all.d_weight = N ? at::empty(weight.sizes(), wide) : at::zeros(weight.sizes(), wide);
   const int64_t stride = hidden.is_cuda() ? (V + kLine - 1) / kLine * kLine : V;
   const Tensor buffer = at::empty({std::min(rows, N), stride}, hidden.options()).narrow(1, 0, V);
-  const std::unique_ptr<HeadProducts> products =
-      narrow ? std::unique_ptr<HeadProducts>(
-                   std::make_unique<Fp8Products>(hidden, weight, options.scale, for_hidden, for_weight))
-             : std::make_unique<OwnProducts>(hidden, weight);
+  std::unique_ptr<HeadProducts> products = narrow
+                                               ? std::unique_ptr<HeadProducts>(std::make_unique<Fp8Products>(
+                                                     hidden, weight, options, for_hidden, for_weight))
+                                               : std::make_unique<OwnProducts>(hidden, weight);
   for (int64_t begin = 0; begin < N; begin += rows) {
     const int64_t count = std::min(rows, N - begin);
     const auto part = [&](const Tensor& x) { return x.defined() ? x.narrow(0, begin, count) : x; };
@@ -134,26 +145,29 @@ ComputedLoss by_chunks(const Tensor& hidden, const Tensor& weight, const Tensor&
     cross_entropy_rows(logits, part(targets), to, options);
     if (for_hidden || for_weight) products->gradients(begin, count, logits, part(all.d_input), all.d_weight);
   }
+  products.reset();
   if (for_weight) all.d_weight = all.d_weight.to(weight.scalar_type());
   return all;
 }
 
-int64_t rows_at_once(int64_t rows, bool cuda) {
-  // On the CPU torch may copy a chunk of 16-bit logits for its product with many threads.
-  return cuda ? kMostRows : std::clamp<int64_t>(rows / 32, 1, kMostRows);
-}
-
 }  // namespace
 
-int64_t fused_head_rows(const Tensor& hidden) { return rows_at_once(hidden.size(0), hidden.is_cuda()); }
+int64_t fused_head_rows(const Tensor& hidden) {
+  return rows_at_once(hidden.size(0), hidden.is_cuda(), /*fp8=*/false);
+}
 
-double fused_head_bytes(int64_t rows, int64_t vocabulary, int64_t width, int64_t element, bool cuda) {
+double fused_head_bytes(int64_t rows, int64_t vocabulary, int64_t width, int64_t element, bool cuda,
+                        bool fp8) {
   constexpr double kWide = 4;
   const auto N = static_cast<double>(rows), V = static_cast<double>(vocabulary),
              D = static_cast<double>(width), e = static_cast<double>(element);
-  const auto chunk = static_cast<double>(std::min(rows, rows_at_once(rows, cuda)));
+  const auto chunk = static_cast<double>(std::min(rows, rows_at_once(rows, cuda, fp8)));
+  const double results = N * (D * e + kWide) + V * D * kWide;
   const double rounded = e < kWide ? V * D * e : 0;  // the sum of the weight's gradient, or a part of it
-  return N * (D * e + kWide) + V * D * kWide + chunk * V * e + rounded;
+  if (!fp8) return results + chunk * V * e + rounded;
+  // Both forms of what is multiplied; a chunk's part of the weight's gradient, where there are several.
+  const double part = N > chunk ? V * D * kWide : 0;
+  return results + chunk * V * (e + 2) + 2 * D * (N + V) + std::max(part, rounded);
 }
 
 LossSum fused_head(const Tensor& hidden, const Tensor& weight, const Tensor& targets,

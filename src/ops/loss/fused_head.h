@@ -21,11 +21,13 @@ LossSum fused_head(const at::Tensor& hidden, const at::Tensor& weight, const at:
 LossSum fused_head_plain(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
                          const LossOptions& options = {});
 
-/// How many rows a chunk has.
+/// How many rows a chunk has, but in fp8.
 int64_t fused_head_rows(const at::Tensor& hidden);
 
 /// What fused_head holds at most besides its inputs, in bytes, when it makes gradients of both: `rows` hidden
-/// states (rows, width) and a weight (vocabulary, width) of so many bytes an element.
-double fused_head_bytes(int64_t rows, int64_t vocabulary, int64_t width, int64_t element, bool cuda);
+/// states (rows, width) and a weight (vocabulary, width) of so many bytes an element; `fp8`: by products in
+/// fp8.
+double fused_head_bytes(int64_t rows, int64_t vocabulary, int64_t width, int64_t element, bool cuda,
+                        bool fp8 = false);
 
 }  // namespace tightloop::ops

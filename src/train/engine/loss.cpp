@@ -48,7 +48,7 @@ BatchLoss loss_of(LanguageModel& model, const DeviceBatch& batch, const LossSetu
                                  .correct = setup.correct};
   const auto hidden = pass.hidden_BTD.flatten(0, 1), targets = batch.targets_BT.flatten();
   std::optional<ops::WithoutFp8> in_16_bits;
-  if (!setup.fp8_head) in_16_bits.emplace();
+  if (!setup.fp8_head || ops::plain()) in_16_bits.emplace();
   const auto loss = chunks_head(model, hidden.size(0), setup.fused_head)
                         ? ops::fused_head(hidden, head.weight_VD, targets, options)
                         : ops::cross_entropy(ops::linear(hidden, head.weight_VD), targets, options);

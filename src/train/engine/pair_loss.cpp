@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/terminal/progress_line.h"
+#include "ops/config.h"
 #include "ops/fp8/fp8_linear.h"
 #include "ops/linear.h"
 #include "ops/loss/fused_head.h"
@@ -25,7 +26,7 @@ ops::LossSum cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, c
       .label_smoothing = label_smoothing, .scale = scale, .correct = setup.correct};
   const int64_t logits_bytes = hidden.size(0) * weight.size(0) * weight.element_size();
   std::optional<ops::WithoutFp8> in_16_bits;
-  if (!setup.fp8_head) in_16_bits.emplace();
+  if (!setup.fp8_head || ops::plain()) in_16_bits.emplace();
   if (chunks_head(logits_bytes, setup.fused_head)) return ops::fused_head(hidden, weight, targets, options);
   return ops::cross_entropy(ops::linear(hidden, weight), targets, options);
 }

@@ -22,7 +22,8 @@ def refuse_without_wandb():
 
 
 def begin(start):
-    if importlib.util.find_spec("wandb") is None:
+    package = importlib.util.find_spec("wandb")
+    if package is None or package.origin is None:  # a mere folder of that name, as W&B makes them
         refuse_without_wandb()
     answer(found=True)  # importing it takes seconds, which training does not wait for
     try:

@@ -246,6 +246,10 @@ Checkpoint load_checkpoint(const fs::path& checkpoints, std::optional<int64_t> s
   }
   if (step) return load_one(checkpoints, *step, weights_only);
   std::vector<std::pair<int64_t, std::string>> problems;
+  const auto say_unreadable = [&] {
+    for (const auto& [passed, problem] : problems)
+      log::warn("The checkpoint of step {} cannot be read: {}", passed, problem);
+  };
   for (const int64_t newest : std::views::reverse(steps)) {
     try {
       Checkpoint checkpoint = load_one(checkpoints, newest, weights_only);
@@ -256,10 +260,12 @@ Checkpoint load_checkpoint(const fs::path& checkpoints, std::optional<int64_t> s
     } catch (const Error& error) {
       if (steps.size() == 1 || error.code() == ExitCode::kInterrupted) throw;
       problems.emplace_back(newest, error.what());
+    } catch (...) {
+      say_unreadable();
+      throw;
     }
   }
-  for (const auto& [passed, problem] : problems)
-    log::warn("The checkpoint of step {} cannot be read: {}", passed, problem);
+  say_unreadable();
   throw checkpoint_error("none of the checkpoints in '{}' can be read (steps {}).", checkpoints.string(),
                          fmt::join(steps, ", "));
 }

@@ -171,10 +171,10 @@ RunFolder RunHistory::write_checkpoint(const Order& order) {
     if (!order.last) throw;
     const std::string next =
         on_disk_ > 0 ? fmt::format(
-                           "Make room, then go on from step {}, the newest that is saved: tightloop "
+                           "Mend that, then go on from step {}, the newest that is saved: tightloop "
                            "train --resume {}",
                            on_disk_, shell_word(run_.root().string()))
-                     : "No step of this run is saved: make room, then train it again.";
+                     : "No step of this run is saved: mend that, then train it again.";
     throw checkpoint_error("{} {}", error.what(), next);
   }
 }
@@ -254,7 +254,7 @@ bool RunHistory::roll_back(const Checkpoint& checkpoint, int64_t from, int64_t c
   metadata_ = std::move(metadata);
   // A later save may have failed.
   saved_ = on_disk_ = checkpoint.step, named_best_ = best_in(metadata_);
-  replaced_.clear();
+  replaced_.clear(), waited_before_ = {};
   best_ = BestEvaluation(recipe_.train.best_by);
   best_.go_on_from(metadata_);
   evaluated_ = metadata_.value("evaluated", int64_t{0});

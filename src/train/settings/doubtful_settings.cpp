@@ -29,6 +29,13 @@ std::vector<std::string> doubtful_settings(const Recipe& recipe) {
         "train.precision is fp8, and micro-batches have {} tokens: products in fp8 need a multiple "
         "of 16, so all will be bf16. Change data.seq_len or train.micro_batch.",
         rows));
+  if (const int64_t V = recipe.model.vocab_size;
+      train.precision == Precision::kFp8 && train.fp8_head && V % 64 != 0)
+    say(
+        fmt::format("train.precision is fp8, and a vocabulary of {} is no multiple of 64: the head's "
+                    "products will be bf16. "
+                    "--model.vocab_size {} makes it one.",
+                    V, (V + 63) / 64 * 64));
   for (const auto& file : recipe.data.val)
     if (std::ranges::count(recipe.data.train, file))
       say(

@@ -23,13 +23,16 @@ struct HeadMemory {
   double forward, kept;
 };
 
-HeadMemory head_memory(const ModelConfig& model, const PassShape& shape, bool chunked, bool cuda) {
+HeadMemory head_memory(const ModelConfig& model, const PassShape& shape, bool chunked, bool cuda, bool fp8) {
   const auto N = static_cast<double>(shape.rows * shape.length), V = static_cast<double>(model.vocab_size),
              D = static_cast<double>(model.width), e = static_cast<double>(shape.element);
   const double hidden = N * D * e;
-  if (!chunked) return {hidden + N * V * e, hidden + N * V * e};  // the gradient takes the logits' place
+  const double casts = fp8 ? 2 * N * V : 0;
+  if (!chunked)
+    return {hidden + N * V * e, hidden + N * V * e + casts};  // the gradient takes the logits' place
   const int64_t rows = shape.rows * shape.length;
-  return {hidden + ops::fused_head_bytes(rows, model.vocab_size, model.width, shape.element, cuda), hidden};
+  return {hidden + ops::fused_head_bytes(rows, model.vocab_size, model.width, shape.element, cuda, fp8),
+          hidden};
 }
 
 }  // namespace
@@ -105,7 +108,8 @@ MemoryChoice MemoryPlanner::written() const {
 MemoryPlan MemoryPlanner::plan(const MemoryChoice& choice) const {
   const PassShape shape{choice.micro_batch, length_, element_};
   const auto activations = activation_memory(model_, shape);
-  const auto head = head_memory(model_, shape, choice.chunked, cuda_);
+  const auto head = head_memory(model_, shape, choice.chunked, cuda_,
+                                train_.precision == Precision::kFp8 && train_.fp8_head);
   const auto P = static_cast<double>(size_.total), e = static_cast<double>(element_),
              table = static_cast<double>(size_.head);
 
