@@ -37,9 +37,8 @@ void TrainConfig::describe(Fields& fields) {
       .alias("use_liger_kernels");
   fields.add(
       "fp8_head", fp8_head,
-      "With train.precision fp8: the head's products in fp8 too, not only those of the blocks, where the "
-      "vocabulary is a multiple of 64 (model.vocab_size may be larger than the tokenizer's); evaluations "
-      "are in bf16 in any case");
+      "With train.precision fp8: the head's products in fp8 too, where the vocabulary is a multiple of 64 "
+      "(model.vocab_size may be larger than the tokenizer's); a step is shorter, and the loss suffers");
   fields
       .add("label_smoothing", label_smoothing,
            "Label smoothing: fraction of each target that is spread over the vocabulary")

@@ -20,7 +20,7 @@ inline constexpr auto kChoices<Precision> = std::to_array<Choice<Precision>>({
     {Precision::kTf32, "tf32", "fp32 with TF32 matrix products on a GPU"},
     {Precision::kBf16, "bf16"},
     {Precision::kFp16, "fp16", "with dynamic loss scaling"},
-    {Precision::kFp8, "fp8", "bf16 with matrix products in fp8, on GPUs that have it"},
+    {Precision::kFp8, "fp8", "bf16 with the blocks' matrix products in fp8, on GPUs that have it"},
 });
 
 /// What the loss is divided by.
@@ -108,7 +108,7 @@ struct TrainConfig {
   // Loss
   LossNorm loss_norm = LossNorm::kGlobal;
   AutoSwitch fused_head = AutoSwitch::kAuto;
-  bool fp8_head = true;
+  bool fp8_head = false;
   double label_smoothing = 0, z_loss = 0;
   Smoothing smoothing = Smoothing::kUniform;
   // Optimizer
