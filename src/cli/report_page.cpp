@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "cli/page/page_files.h"
+#include "core/files.h"
 #include "train/watch/run_report.h"
 
 namespace tightloop::cli {
@@ -30,6 +31,15 @@ std::string report_page(nlohmann::json data, bool live) {
     rest = rest.substr(end + 2);
   }
   return page.append(rest);
+}
+
+bool is_report_page(const fs::path& file) {
+  if (!is_file(file)) return false;
+  const MappedFile page(file);
+  for (const char* part :
+       {"<title>Training report</title>", "<script type=\"application/json\" id=\"data\">"})
+    if (page.text().find(part) == std::string_view::npos) return false;
+  return true;
 }
 
 }  // namespace tightloop::cli

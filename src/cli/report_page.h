@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
@@ -9,5 +10,8 @@ namespace tightloop::cli {
 /// script inside of it. `live`: it asks where it came from for `data.json` again and again. Scripts and
 /// styles count by a random number in them alone, so that none in the data would ever run.
 std::string report_page(nlohmann::json data, bool live);
+
+/// Whether a file is such a page, which may be written again; also one of another version.
+bool is_report_page(const std::filesystem::path& file);
 
 }  // namespace tightloop::cli

@@ -116,6 +116,23 @@ TEST_F(Reports, WhatCannotBeReportedIsASentence) {
   }
 }
 
+TEST_F(Reports, NoFileButAReportIsWrittenOver) {
+  std::ofstream(*folder_ / "mine.txt") << "my text";
+  const auto config = read_file(*folder_ / "runs/b/config.yaml");
+  for (const char* taken : {"mine.txt", "runs/b/config.yaml", "runs/b/new.html", "runs/a/checkpoints/x.html",
+                            "runs/b/../a/metrics.jsonl"}) {
+    const auto outcome = report("runs/b --output " + std::string(taken));
+    EXPECT_EQ(outcome.exit_code, 2) << taken << "\n" << outcome.output;
+    EXPECT_TRUE(contains(outcome.output, taken)) << outcome.output;
+  }
+  EXPECT_EQ(read_file(*folder_ / "mine.txt"), "my text");
+  EXPECT_EQ(read_file(*folder_ / "runs/b/config.yaml"), config);
+  for (const char* free : {"fresh.html", "fresh.html", "runs/a/report.html", "runs/a/report.html"}) {
+    const auto outcome = report("runs/b --output " + std::string(free));
+    EXPECT_EQ(outcome.exit_code, 0) << free << "\n" << outcome.output;
+  }
+}
+
 TEST_F(Reports, ARunWithoutMetricsHasAPageThatSaysSo) {
   fs::create_directories(*folder_ / "runs/fresh/checkpoints");
   const auto outcome = report("runs/fresh");

@@ -116,8 +116,11 @@ class Conversation {
 
   void save(const std::string& file) {
     if (file.empty()) return put("Name a file: /save talk.jsonl\n");
+    if (path_exists(file) && file != saved_)
+      return put(fmt::format("{} exists already: name another file.\n", printable(file)));
     try {
       write_file_whole(file, session_.to_json() + "\n");
+      saved_ = file;
       put(fmt::format("(saved in {})\n", printable(file)));
     } catch (const Error& error) {
       put(printable(error.what()) + "\n");
@@ -125,6 +128,7 @@ class Conversation {
   }
 
   ChatSession& session_;
+  std::string saved_;  // the file of this conversation, which may be written again
   const ChatArguments& options_;
   const bool typed_, coloured_;
   LineInput input_;

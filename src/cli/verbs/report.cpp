@@ -53,11 +53,30 @@ void warn_of_notes(const nlohmann::json& data) {
       log::warn("{}: {}", printable(run["name"].get<std::string>()), note);
 }
 
+/// A page may take the place of another, and of nothing else: neither of a file of the user nor of one that a
+/// run needs.
+void refuse_other_files(const fs::path& file) {
+  if (is_folder(file)) throw usage_error("--output '{}' is a folder; name a file in it.", file.string());
+  if (path_exists(file) && !is_report_page(file))
+    throw usage_error("'{}' exists already, and is no report. Name another file with --output.",
+                      file.string());
+  std::error_code failure;
+  const fs::path whole = fs::weakly_canonical(fs::absolute(file, failure), failure);
+  for (fs::path folder = whole.parent_path(); folder != folder.root_path(); folder = folder.parent_path()) {
+    const RunFolder run(folder);
+    if (whole != run.report() && path_exists(run.config()) && is_folder(run.checkpoints()))
+      throw usage_error(
+          "'{}' is in the folder of a run, which has its report in report.html. Name that, or a file outside "
+          "of the run.",
+          file.string());
+  }
+}
+
 void write_report(std::vector<RunReport> runs, const std::string& output) {
   const fs::path file = !output.empty()    ? fs::path(output)
                         : runs.size() == 1 ? RunFolder(runs.front().root()).report()
                                            : fs::path("report.html");
-  if (is_folder(file)) throw usage_error("--output '{}' is a folder; name a file in it.", file.string());
+  refuse_other_files(file);
   const auto data = report_data(runs);
   warn_of_notes(data);
   try {
