@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <ctime>
 #include <fstream>
 
 #include "core/files.h"
@@ -45,6 +46,18 @@ TEST(Fingerprint, SaysWhatBecameOfAFile) {
   auto more = data;
   more.val = {(folder / "b.txt").string()};
   EXPECT_EQ(compare_files(was, more).changed.size(), 2u);
+}
+
+TEST(Fingerprint, TimesAreUnixTimeAndThoseOfOlderVersionsTheSame) {
+  const TempFolder folder;
+  const auto data = text_of(folder / "a.txt");
+  write_file_whole(folder / "a.txt", std::string(1 << 20, 'x'));
+  auto was = fingerprint_files(data, /*per_file=*/8 << 10);
+  EXPECT_NEAR(was["files"][0]["time"].get<double>(), static_cast<double>(std::time(nullptr)), 60);
+  was["files"][0]["time"] = file_time(folder / "a.txt");
+  EXPECT_TRUE(compare_files(was, data).moved.empty());
+  was["files"][0]["time"] = file_time(folder / "a.txt") - 1'000'000'000;
+  EXPECT_EQ(compare_files(was, data).moved.size(), 1u);
 }
 
 TEST(Fingerprint, LooksAtTheFirstAndTheLastByteOfLargeFiles) {

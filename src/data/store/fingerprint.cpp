@@ -55,6 +55,20 @@ uint64_t hashed_bytes(const std::vector<DataFile>& files, uint64_t per_file) {
   return bytes;
 }
 
+// Unix time, in seconds, of what file_time() gives: the file system's clock counts from 2174 on.
+double unix_seconds(int64_t file_time) {
+  constexpr int64_t kFileClockZero = 6'437'664'000;
+  constexpr int64_t kNanoseconds = 1'000'000'000;
+  return static_cast<double>(file_time / kNanoseconds + kFileClockZero) +
+         static_cast<double>(file_time % kNanoseconds) / 1e9;
+}
+
+// Older versions kept file_time() itself, an integer.
+double written(const json& file) {
+  const json& time = file.at("time");
+  return time.is_number_integer() ? unix_seconds(time.get<int64_t>()) : time.get<double>();
+}
+
 constexpr const char* kHashing = "Hashing data files";
 
 // All but the hash.
@@ -62,7 +76,7 @@ json facts_of(const DataFile& file) {
   return {{"path", json_text(file.path.string())},
           {"part", json_text(file.part)},
           {"bytes", file_bytes(file.path)},
-          {"time", file_time(file.path)}};
+          {"time", unix_seconds(file_time(file.path))}};
 }
 
 json describe(const DataFile& file, uint64_t per_file, ProgressLine& progress) {
@@ -156,7 +170,7 @@ ChangedFiles compare_files(const json& was, const DataConfig& config) {
       result.changed.push_back(std::move(line));
     } else if (path != old) {
       result.moved.push_back(fmt::format("'{}': was '{}', the same bytes", path, old));
-    } else if (before[i].at("time") != now.at("time") && now.at("bytes").get<uint64_t>() > per_file) {
+    } else if (written(before[i]) != written(now) && now.at("bytes").get<uint64_t>() > per_file) {
       result.moved.push_back(fmt::format(
           "'{}': was written to or copied since; its size and all blocks looked at are the same", path));
     }
