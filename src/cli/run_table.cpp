@@ -136,7 +136,8 @@ std::array<std::string, 3> result_row(const char* name, const ComparedRun& one, 
 
 }  // namespace
 
-std::string runs_table(const std::vector<ListedRun>& runs, int width, double now, bool colours) {
+std::string runs_table(const std::vector<ListedRun>& runs, int width, double now, bool colours,
+                       bool whole_reasons) {
   std::vector<Row> rows{{"name", "state", "step", "loss", "held-out", "best", "tok/s", "age", "size"}};
   for (const ListedRun& run : runs) {
     const RunView& view = run.view;
@@ -173,7 +174,7 @@ std::string runs_table(const std::vector<ListedRun>& runs, int width, double now
     }
     text += line + "\n";
     if (const auto why = r > 0 ? first_line(runs[r - 1].view.crash()) : ""; !why.empty())
-      text += cut_to("  " + why, width) + "\n";
+      text += "  " + (whole_reasons ? why : shortened(why, width - 2)) + "\n";
   }
   return text;
 }
@@ -235,7 +236,11 @@ std::string compared_table(const std::string& one, const std::string& other, int
 nlohmann::json compared_json(const std::string& one, const std::string& other, double now) {
   const ComparedRun a = compared(one), b = compared(other);
   nlohmann::json settings = nlohmann::json::object();
-  for (const auto& [key, left, right] : differences(a, b)) settings[key] = {left, right};
+  const auto value = [](const std::string& text) {
+    return text == kNothing ? nlohmann::json() : setting_json(text);
+  };
+  for (const auto& [key, left, right] : differences(a, b))
+    settings[key] = nlohmann::json::array({value(left), value(right)});
   return {{"settings", settings}, {"runs", {a.view.json(now), b.view.json(now)}}};
 }
 

@@ -9,8 +9,9 @@
 namespace tightloop::cli {
 
 /// Runs as a table of at most `width` columns; a name that is too long for its column has a line of its own.
-/// `colours`: of states.
-std::string runs_table(const std::vector<ListedRun>& runs, int width, double now, bool colours);
+/// `colours`: of states; `whole_reasons`: why runs crashed is as long as it is.
+std::string runs_table(const std::vector<ListedRun>& runs, int width, double now, bool colours,
+                       bool whole_reasons);
 nlohmann::json runs_json(const std::vector<ListedRun>& runs, double now);
 
 /// Two runs side by side: settings that differ, and what came of them.

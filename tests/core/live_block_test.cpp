@@ -67,6 +67,14 @@ TEST(LiveBlock, WhatTheTerminalEchoesGoesAway) {
   EXPECT_EQ(on.screen.lines(), (Lines{"stopping", "one", "two"}));
 }
 
+TEST(LiveBlock, ASentenceThatIsCutEndsInDots) {
+  EXPECT_EQ(shortened("12345", 5), "12345");
+  EXPECT_EQ(shortened("123456", 5), "1234…");
+  EXPECT_EQ(shortened("日本語", 5), "日本…");
+  EXPECT_EQ(shortened("12", 1), "…");
+  EXPECT_EQ(shortened("12", 0), "");
+}
+
 TEST(LiveBlock, LinesAreCutToTheWidth) {
   BlockOnScreen on(6);
   on.draw({"123456789", "日本語語", "\033[36m▇▇▇▇▇▇▇▇\033[0m"});

@@ -127,6 +127,7 @@ TEST(Top, FollowsTheRunThatIsTrained) {
 
   const auto once = run(folder.path(), "tightloop top mine --once --json");
   EXPECT_EQ(nlohmann::json::parse(once.output).at("state"), "running");
+  EXPECT_EQ(std::ranges::count(once.output, '\n'), 1) << once.output;
   EXPECT_EQ(listed(folder.path(), "mine").at("state"), "running");
 
   Pty last(folder.path(), "tightloop top mine");
@@ -207,7 +208,7 @@ TEST(Runs, ListsAndCompares) {
   std::istringstream rows(compared.output);
   for (std::string line; std::getline(rows, line);) EXPECT_LE(text_width(line), 80) << line;
   const auto json = nlohmann::json::parse(in("runs --json --compare two " + long_name).output);
-  EXPECT_EQ(json.at("settings").at("train.steps"), (nlohmann::json{"30", "20"}));
+  EXPECT_EQ(json.at("settings").at("train.steps"), (nlohmann::json{30, 20})) << "numbers";
   EXPECT_EQ(json.at("runs").at(0).at("global_step"), 30);
   EXPECT_TRUE(contains(in("runs --compare two two").output, "The settings are the same.")) << "of one run";
 

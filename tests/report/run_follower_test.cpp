@@ -128,6 +128,10 @@ TEST(RunFollower, LinesOfTheLogAreNewsAndAReplacedRunKeepsItsName) {
   append(root / "log.txt", "2026-01-01 00:00:00.000 info still at it\n");
   EXPECT_TRUE(follower.read(view));
   EXPECT_GT(view.news, 1e9) << "when the log was written";
+  append(root / "log.txt", "2026-01-01 00:00:00.000 warning it may fail\n");
+  follower.read(view);
+  EXPECT_EQ(view.warnings, 1);
+  EXPECT_EQ(summary_of(root).warnings, 1);
   write_file(root / "new", "{\"time\":2,\"global_step\":0,\"event\":\"started\",\"steps\":50}\n");
   fs::rename(root / "new", root / "events.jsonl");  // as --overwrite does
   follower.read(view);

@@ -117,6 +117,8 @@ TEST(ViewText, ARunThatIsSilentOrEndedSaysSo) {
   EXPECT_EQ(joined(lines).find("tok/s"), std::string::npos) << "that is of another time\n" << joined(lines);
   view.add_event({{"global_step", 590}, {"event", "failed"}, {"text", "no memory\nfor it"}});
   EXPECT_EQ(view_lines(view, 80, kNow, false).back(), "no memory");
+  EXPECT_EQ(view_lines(view, 8, kNow, false).back(), "no memo…");
+  EXPECT_EQ(view_lines(view, 8, kNow, false, /*whole_reason=*/true).back(), "no memory");
   EXPECT_EQ(view.json(kNow)["failure"], "no memory\nfor it");
 }
 

@@ -48,7 +48,7 @@ void show_runs(const RunsArguments& options) {
   if (found == 0)
     return put(fmt::format("There is no run in '{}' yet. 'tightloop train RECIPE' makes one.\n",
                            shown(options.folder)));
-  put(runs_table(runs, width, now, typed && !std::getenv("NO_COLOR")));
+  put(runs_table(runs, width, now, typed && !std::getenv("NO_COLOR"), /*whole_reasons=*/!typed));
   if (found > runs.size())
     put(fmt::format("and {} (--all shows {})\n", counted(found - runs.size(), "older run"),
                     found - runs.size() == 1 ? "it" : "them"));

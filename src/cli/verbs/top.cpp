@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/App.hpp>
 #include <chrono>
@@ -40,9 +41,9 @@ std::string watched_run(const std::string& named) {
   return run.root().string();
 }
 
-std::string text_of(const RunView& view) {
+std::string text_of(const RunView& view, bool whole_reason = false) {
   std::string text;
-  for (const std::string& line : view_lines(view, kTextWidth, unix_time(), /*colours=*/false))
+  for (const std::string& line : view_lines(view, kTextWidth, unix_time(), /*colours=*/false, whole_reason))
     text += line + "\n";
   return in_locale(text);
 }
@@ -68,7 +69,7 @@ class Watch {
 
   void once() {
     follower_.read(view_);
-    put(json_ ? dump(view_.json(unix_time())) + "\n" : text_of(view_));
+    put(json_ ? dump(view_.json(unix_time()), -1) + "\n" : text_of(view_, !::isatty(STDOUT_FILENO)));
   }
 
   void follow() {

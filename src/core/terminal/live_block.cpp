@@ -50,6 +50,10 @@ std::string cut_to(std::string_view text, int columns) {
   return out;
 }
 
+std::string shortened(std::string_view text, int columns) {
+  return shown_width(text) <= columns ? std::string(text) : cut_to(cut_to(text, columns - 1) + "…", columns);
+}
+
 std::string LiveBlock::top(int columns, int rows) const {
   int up = 0;
   for (const int width : widths_) up += std::max(1, (width + columns - 1) / columns);

@@ -10,6 +10,8 @@ namespace tightloop {
 int shown_width(std::string_view text);
 /// As much of the text as takes at most so many columns; a style ends where it is cut.
 std::string cut_to(std::string_view text, int columns);
+/// The same of a sentence: where it is cut it ends in "…".
+std::string shortened(std::string_view text, int columns);
 
 /// Lines at the bottom of a terminal that are drawn again in place. The cursor rests on the empty line below
 /// them, so that what the terminal echoes (^C) and the shell's prompt after a kill do not end up in them.

@@ -43,8 +43,7 @@ nlohmann::json settings_by_section(Recipe& recipe) {
   nlohmann::json settings = nlohmann::json::object();
   for (const auto& [key, text] : values_in(recipe.bind().to_yaml())) {
     const size_t dot = key.find('.');
-    auto value = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-    settings[key.substr(0, dot)][key.substr(dot + 1)] = value.is_discarded() ? nlohmann::json(text) : value;
+    settings[key.substr(0, dot)][key.substr(dot + 1)] = setting_json(text);
   }
   return settings;
 }

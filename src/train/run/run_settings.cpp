@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/hash.h"
+#include "core/io/json_depth.h"
 #include "core/log.h"
 #include "core/terminal/terminal.h"
 #include "data/store/fingerprint.h"
@@ -76,6 +77,11 @@ void compare_tokenizer(const RunFolder& run, const nlohmann::json& metadata) {
 using Values = std::map<std::string, std::string>;
 
 }  // namespace
+
+nlohmann::json setting_json(const std::string& text) {
+  const auto value = nlohmann::json::parse(shallow_json(text), nullptr, /*allow_exceptions=*/false);
+  return value.is_discarded() ? nlohmann::json(text) : value;
+}
 
 Values values_in(const std::string& yaml) {
   Values values;

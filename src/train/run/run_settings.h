@@ -17,6 +17,8 @@ void write_settings(const RunFolder& run, Recipe& recipe);
 
 /// "section.key" and value of every setting that a config.yaml has a line for.
 std::map<std::string, std::string> values_in(const std::string& yaml);
+/// Such a value for programs: a number as a number, a list as a list, a word as a string.
+nlohmann::json setting_json(const std::string& text);
 
 /// Whether its config.yaml is one that write_settings wrote, changed since or not; a recipe is none.
 bool has_settings_of_a_run(const RunFolder& run);

@@ -59,6 +59,14 @@ void add_files(RunView& view, const RunFolder& run) {
   }
 }
 
+/// Of lines of log.txt.
+int64_t warnings_in(const std::vector<std::string>& lines) {
+  constexpr size_t kLevel = std::string_view("0000-00-00 00:00:00.000 ").size();
+  return std::ranges::count_if(lines, [](const std::string& line) {
+    return line.size() > kLevel && std::string_view(line).substr(kLevel).starts_with("warning ");
+  });
+}
+
 void set_state(RunView& view, const RunFolder& run) {
   view.state =
       run_state(!FolderLock::holder(run.root()).empty(), view.last_event, view.step, view.total_steps);
@@ -92,12 +100,9 @@ RunFollower::RunFollower(const fs::path& root)
     : run_(root), metrics_(run_.metrics()), events_(run_.events()), log_(run_.log()) {}
 
 bool RunFollower::read_log(RunView& view) {
-  constexpr size_t kLevel = std::string_view("0000-00-00 00:00:00.000 ").size();
   const auto lines = log_.read();
   if (log_.restarted()) view.warnings = 0;
-  view.warnings += std::ranges::count_if(lines, [](const std::string& line) {
-    return line.size() > kLevel && std::string_view(line).substr(kLevel).starts_with("warning ");
-  });
+  view.warnings += warnings_in(lines);
   if (!lines.empty()) view.news = std::max(view.news, last_change(run_.log()));
   return !lines.empty();
 }
@@ -156,6 +161,7 @@ RunView summary_of(const fs::path& root) {
     }
   for (const std::string& line : newest) add(line);
   order.finish();
+  view.warnings = warnings_in(LinesReader(run.log()).read());
   add_files(view, run);
   add_settings(view, settings_in(run));
   set_state(view, run);

@@ -19,8 +19,8 @@ constexpr const char* kBetween = "  ";
 
 class ViewText {
  public:
-  ViewText(const RunView& view, int width, double now, bool colours)
-      : view_(view), width_(std::max(width, 1)), now_(now), colours_(colours) {}
+  ViewText(const RunView& view, int width, double now, bool colours, bool whole_reason)
+      : view_(view), width_(std::max(width, 1)), now_(now), colours_(colours), whole_reason_(whole_reason) {}
 
   std::vector<std::string> lines() {
     add_progress();
@@ -28,7 +28,7 @@ class ViewText {
     flow(speed());
     flow(safety());
     if (const auto why = first_line(view_.crash()); !why.empty())
-      lines_.push_back(cut_to(styled(why, "31"), width_));
+      lines_.push_back(styled(whole_reason_ ? why : shortened(why, width_), "31"));
     return std::move(lines_);
   }
 
@@ -165,7 +165,7 @@ class ViewText {
   const RunView& view_;
   const int width_;
   const double now_;
-  const bool colours_;
+  const bool colours_, whole_reason_;
   std::vector<std::string> lines_;
 };
 
@@ -186,8 +186,9 @@ std::string best_text(const RunView& view) {
   return fmt::format("{}{} at {}", what, shown_loss(best->second), best->first);
 }
 
-std::vector<std::string> view_lines(const RunView& view, int width, double now, bool colours) {
-  return ViewText(view, width, now, colours).lines();
+std::vector<std::string> view_lines(const RunView& view, int width, double now, bool colours,
+                                    bool whole_reason) {
+  return ViewText(view, width, now, colours, whole_reason).lines();
 }
 
 }  // namespace tightloop
