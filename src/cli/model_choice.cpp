@@ -33,9 +33,8 @@ bool is_hub_name(const std::string& name) {
          name.substr(0, slash) != "runs" && !path_exists(name.substr(0, slash));
 }
 
-bool is_run_name(const fs::path& name) {
-  return path_exists(RunFolder(name).checkpoints()) ||
-         path_exists(RunFolder(fs::path("runs") / name).checkpoints());
+bool is_run(const fs::path& folder) {
+  return path_exists(RunFolder(folder).config()) || path_exists(RunFolder(folder).checkpoints());
 }
 
 }  // namespace
@@ -44,11 +43,11 @@ std::string existing_run(const std::string& name, const fs::path& recipes) {
   constexpr size_t kShownRuns = 8;
   const fs::path in_runs = fs::path("runs") / name;
   if (path_exists(name) || name.empty()) return name;
-  if (path_exists(RunFolder(in_runs).config()) || path_exists(RunFolder(in_runs).checkpoints()))
-    return in_runs.string();
+  if (is_run(in_runs)) return in_runs.string();
   RunFolder::recover(name);  // a run that was to be replaced comes back
   if (path_exists(name)) return name;
-  if (const auto parts = split_checkpoint_name(name); parts && is_run_name(parts->run))
+  if (const auto parts = split_checkpoint_name(name);
+      parts && (is_run(parts->run) || is_run("runs" / parts->run)))
     return named_checkpoint({existing_run(parts->run.string(), recipes), parts->which}).string();
   const fs::path made_by = recipes / (fs::path(name).filename().string() + ".yaml");
   if ((!fs::path(name).has_parent_path() || fs::path(name).parent_path() == "runs") && is_file(made_by))
@@ -88,7 +87,13 @@ std::string run_to_watch() {
 }
 
 std::string existing_run_of(const std::string& name) {
-  return checkpoint_place(existing_run(name)).run.string();
+  try {
+    return checkpoint_place(existing_run(name)).run.string();
+  } catch (const Error& error) {
+    const auto parts = split_checkpoint_name(name);
+    if (error.code() != ExitCode::kCheckpoint || !parts) throw;
+    return existing_run(parts->run.string());  // is all that is asked for: its checkpoint may be gone
+  }
 }
 
 void ModelChoice::add_to(CLI::App& verb) {

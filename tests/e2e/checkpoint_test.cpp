@@ -109,6 +109,50 @@ TEST_F(Checkpoints, DamageIsFoundAndNamed) {
   EXPECT_EQ(report[1]["whole"], false) << report;
   EXPECT_EQ(json("checkpoint ls mine")["checkpoints"][1]["state"], "damaged");
   EXPECT_EQ(report[2]["whole"], true) << report;
+  EXPECT_TRUE(contains(in("checkpoint ls mine").output, "  damaged: optimizer.safetensors\n"));
+  const auto twice = in("checkpoint verify mine 2>&1 >/dev/null");
+  EXPECT_TRUE(contains(twice.output, "1 of 4 checkpoints cannot be used: step 4.")) << twice.output;
+}
+
+TEST_F(Checkpoints, AnEvaluationIsThatOfTheBest) {
+  damage(8, "model.safetensors");
+  in("checkpoint verify mine");
+  for (const auto& one : json("checkpoint ls mine")["checkpoints"])
+    EXPECT_TRUE(!one.contains("evaluation") || one["evaluation"]["step"] == one["step"]) << one;
+}
+
+TEST_F(Checkpoints, DamagedOnesAreNotAveraged) {
+  damage(8, "model.safetensors"), damage(4, "model.safetensors");
+  const auto made = in("average --run mine --last 2 --output runs/averaged");
+  EXPECT_EQ(made.exit_code, 0) << made.output;
+  EXPECT_TRUE(contains(made.output, "The checkpoint of step 8 is passed over: ")) << made.output;
+  EXPECT_TRUE(contains(made.output, "The checkpoint of step 4 is passed over: ")) << made.output;
+  EXPECT_FALSE(contains(made.output, "taken instead")) << made.output;
+  EXPECT_TRUE(contains(made.output, "The weights of steps 2, 6, averaged into runs/averaged")) << made.output;
+  const auto named = in("average --run mine@6 --last 2 --output runs/named");
+  EXPECT_EQ(named.exit_code, 0) << named.output;
+  EXPECT_FALSE(contains(named.output, "step 8")) << named.output;
+  const auto few = in("average --run mine@4 --output runs/few");
+  EXPECT_EQ(few.exit_code, 4) << few.output;
+  EXPECT_TRUE(contains(few.output, "one can be read; averaging needs two")) << few.output;
+}
+
+TEST_F(Checkpoints, OneThatIsDamagedIsNotRecommended) {
+  for (const int step : {2, 4, 6})
+    fs::remove_all(folder_ / ("runs/mine/checkpoints/step-0000000" + std::to_string(step)));
+  damage(8, "state.json");
+  const auto outcome = in("eval --run mine@best");
+  EXPECT_EQ(outcome.exit_code, 4) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "none of its checkpoints can be read: ")) << outcome.output;
+  EXPECT_FALSE(contains(outcome.output, "mine@8")) << outcome.output;
+}
+
+TEST_F(Checkpoints, ARunWithoutAnyIsNamed) {
+  fs::remove_all(folder_ / "runs/mine/checkpoints");
+  const auto outcome = in("checkpoint ls mine");
+  EXPECT_EQ(outcome.exit_code, 4) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "there is no checkpoint in 'runs/mine/checkpoints'"))
+      << outcome.output;
 }
 
 TEST_F(Checkpoints, AreCompared) {
@@ -166,6 +210,9 @@ TEST_F(Checkpoints, WhatShowsARunTakesThemForIt) {
   EXPECT_TRUE(fs::exists(folder_ / "runs/mine/report.html"));
   EXPECT_EQ(in("top mine@4 --once").exit_code, 0);
   EXPECT_EQ(in("runs --compare mine@2 mine@last").exit_code, 0);
+  for (const char* command : {"report mine@3", "top mine@3 --once", "runs --compare mine@3 mine"})
+    EXPECT_EQ(in(command).exit_code, 0) << command << ": no checkpoint is needed";
+  EXPECT_EQ(in("report mine@bset").exit_code, 2) << "no name of a checkpoint";
 }
 
 TEST_F(Checkpoints, ARunKeepsSamplesAndAccuracyOfItsEvaluations) {

@@ -1,9 +1,12 @@
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/App.hpp>
 #include <algorithm>
 #include <memory>
+#include <ranges>
+#include <vector>
 
 #include "cli/at_least.h"
 #include "cli/model_choice.h"
@@ -35,37 +38,59 @@ void refuse_taken(const std::string& output) {
     throw usage_error("'{}' exists already. Choose another --output.", output);
 }
 
+/// The newest checkpoints that are whole, oldest first; others are passed over with a warning.
+std::vector<Checkpoint> whole_ones(const fs::path& checkpoints, const std::vector<int64_t>& steps,
+                                   size_t most) {
+  std::vector<Checkpoint> whole;
+  for (const int64_t step : std::views::reverse(steps)) {
+    throw_if_interrupted();
+    if (whole.size() == most) break;
+    try {
+      whole.push_back(load_checkpoint(checkpoints, step, /*weights_only=*/true));
+    } catch (const Error& error) {
+      if (error.code() == ExitCode::kInterrupted) throw;
+      log::warn("The checkpoint of step {} is passed over: {}", step, error.what());
+    }
+  }
+  std::ranges::reverse(whole);
+  return whole;
+}
+
 void average(const AverageArguments& given) {
   refuse_taken(given.output);
   const auto [folder, up_to] = checkpoint_place(existing_run(given.run));
   const AverageArguments options{folder.string(), given.output, given.last};
-  const SavedModel checked(options.run);  // settings and tokenizer are copied: they must be the weights' own
   const auto run = RunFolder::open(options.run);
   auto steps = checkpoint_steps(run.checkpoints());
+  const std::string bound = up_to ? fmt::format(" up to step {}", *up_to) : "";
   if (up_to) std::erase_if(steps, [&](int64_t step) { return step > *up_to; });
   if (steps.size() < 2)
     throw usage_error(
         "'{}' has {}{}; averaging needs two or more. A run keeps more of them where 'tightloop train' is "
-        "given "
-        "--train.save_steps and a larger --train.keep_checkpoints.",
-        options.run, counted(steps.size(), "checkpoint"), up_to ? fmt::format(" up to step {}", *up_to) : "");
-  steps.erase(steps.begin(), steps.end() - static_cast<ptrdiff_t>(std::min(options.last, steps.size())));
+        "given --train.save_steps and a larger --train.keep_checkpoints.",
+        options.run, counted(steps.size(), "checkpoint"), bound);
+  const auto whole = whole_ones(run.checkpoints(), steps, options.last);
+  if (whole.size() < 2)
+    throw checkpoint_error("of the {} checkpoints of '{}'{} {} can be read; averaging needs two or more.",
+                           steps.size(), options.run, bound, whole.empty() ? "none" : "one");
+  // Settings and tokenizer are copied: they must be the weights' own.
+  const SavedModel checked(options.run, whole.back().step);
+  steps.clear();
   NamedTensors mean;
-  nlohmann::json metadata;
-  for (const int64_t step : steps) {
+  for (const Checkpoint& checkpoint : whole) {
     throw_if_interrupted();
-    auto checkpoint = load_checkpoint(run.checkpoints(), step, /*weights_only=*/true);
-    metadata = checkpoint.metadata;
+    steps.push_back(checkpoint.step);
     size_t at = 0;
     for (const auto& [name, tensor] : checkpoint.weights.tensors) {
-      const auto part = tensor.to(at::kFloat) / static_cast<double>(steps.size());
-      if (step == steps.front())
+      const auto part = tensor.to(at::kFloat) / static_cast<double>(whole.size());
+      if (steps.size() == 1)
         mean.emplace_back(name, part);
       else
         mean[at].second.add_(part);
       ++at;
     }
   }
+  nlohmann::json metadata = whole.back().metadata;
   metadata["averaged"] = steps;
   for (const char* key : {"best", "worse", "evaluated", "passing"}) metadata.erase(key);  // of other weights
   const auto output = RunFolder::create(options.output, /*overwrite=*/false);
@@ -79,8 +104,7 @@ void average(const AverageArguments& given) {
     output.discard();
     throw;
   }
-  log::info("The weights of steps {} to {}, {} checkpoints, averaged into {}.", steps.front(), steps.back(),
-            steps.size(), options.output);
+  log::info("The weights of steps {}, averaged into {}.", fmt::join(steps, ", "), options.output);
 }
 
 }  // namespace

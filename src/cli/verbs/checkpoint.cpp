@@ -17,6 +17,7 @@
 #include "cli/verbs.h"
 #include "core/counted.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "core/interrupt.h"
 #include "core/log.h"
 #include "core/terminal/terminal.h"
@@ -44,11 +45,17 @@ struct ChosenCheckpoint {
   std::optional<int64_t> step;
 };
 
+std::string named_steps(const std::vector<int64_t>& steps) {
+  return fmt::format("step{} {}", steps.size() == 1 ? "" : "s", fmt::join(steps, ", "));
+}
+
 ChosenCheckpoint choose(const std::string& name) {
   const auto [root, step] = checkpoint_place(ModelChoice{.path = name}.folder());
   const RunFolder run(root);
   if (checkpoint_steps(run.checkpoints()).empty())
-    throw usage_error("'{}' is not a run with checkpoints.", root.string());
+    throw is_file(run.config()) || is_folder(run.checkpoints())
+        ? checkpoint_error("there is no checkpoint in '{}'.", run.checkpoints().string())
+        : usage_error("'{}' is not a run with checkpoints.", root.string());
   return {run, step};
 }
 
@@ -80,6 +87,14 @@ nlohmann::json facts_json(const CheckpointFacts& facts) {
   return json;
 }
 
+/// In a word or two; what is wrong with a damaged one is for verify and --json to say.
+std::string health_text(const CheckpointFacts& facts) {
+  std::string text(name_of(facts.health));
+  for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json"})
+    if (facts.problem.find(file) != std::string::npos) return text + ": " + file;
+  return text;
+}
+
 void list(const CheckpointArguments& options) {
   const auto run = choose(options.run).run;
   const auto all = list_checkpoints(run);
@@ -95,12 +110,10 @@ void list(const CheckpointArguments& options) {
                                  human_bytes(static_cast<double>(bytes)));
   text += fmt::format("{:>10}  {:>10}  {:>8}  {:<{}}  {}\n", "step", "size", "age", "what it is", width,
                       "checksums");
-  for (const auto& facts : all) {
-    const bool damaged = facts.health == CheckpointHealth::kDamaged;
-    text += fmt::format("{:>10}  {:>10}  {:>8}  {:<{}}  {}{}\n", facts.step,
+  for (const auto& facts : all)
+    text += fmt::format("{:>10}  {:>10}  {:>8}  {:<{}}  {}\n", facts.step,
                         human_bytes(static_cast<double>(facts.bytes)), human_seconds(facts.age),
-                        what_it_is(facts), width, name_of(facts.health), damaged ? ": " + facts.problem : "");
-  }
+                        what_it_is(facts), width, health_text(facts));
   put(shown(text));
 }
 
@@ -120,7 +133,7 @@ void verify(const CheckpointArguments& options) {
   auto steps = checkpoint_steps(run.checkpoints());
   if (step) steps = {*step};
   nlohmann::json json{{"run", run.root().string()}, {"checkpoints", nlohmann::json::array()}};
-  std::vector<std::string> problems;
+  std::vector<int64_t> damaged;
   for (const int64_t one : steps) {
     throw_if_interrupted();
     nlohmann::json found{{"step", one}, {"whole", true}};
@@ -130,16 +143,16 @@ void verify(const CheckpointArguments& options) {
     } catch (const Error& error) {
       if (error.code() != ExitCode::kCheckpoint) throw;
       found["whole"] = false, found["problem"] = error.what();
-      problems.emplace_back(error.what());
+      damaged.push_back(one);
       if (!options.json) put(shown(fmt::format("step {}: {}\n", one, error.what())));
     }
     json["checkpoints"].push_back(found);
   }
   if (options.json) put(dump(json) + "\n");
-  if (problems.empty()) return;
+  if (damaged.empty()) return;
   finish_output();
-  throw checkpoint_error("{} of {} cannot be used: {}", problems.size(), counted(steps.size(), "checkpoint"),
-                         fmt::join(problems, " "));
+  throw checkpoint_error("{} of {} cannot be used: {}.", damaged.size(), counted(steps.size(), "checkpoint"),
+                         named_steps(damaged));
 }
 
 /// Of values that hold others, a line for each that differs: "best/step: was 2, is 8".
@@ -186,7 +199,7 @@ nlohmann::json difference_json(const CheckpointDifference& found) {
     if (tensor.not_finite > 0) one["not_finite"] = tensor.not_finite;
   }
   for (const auto& setting : found.settings)
-    json["settings"][setting.key] = {{"was", setting.was}, {"is", setting.is}};
+    json["settings"][setting.key] = {{"was", setting_json(setting.was)}, {"is", setting_json(setting.is)}};
   for (const auto& [key, values] : found.metadata)
     json["metadata"][key] = {{"was", values.first}, {"is", values.second}};
   return json;
@@ -281,9 +294,10 @@ void prune(const CheckpointArguments& options) {
                                    {"kept", kept},
                                    {"bytes", bytes}}) +
                "\n");
-  if (gone.empty()) return put(fmt::format("nothing to remove: steps {} stay\n", fmt::join(kept, ", ")));
-  put(fmt::format("{} {}, {}; steps {} stay\n", options.dry_run ? "would remove steps" : "removed steps",
-                  fmt::join(gone, ", "), human_bytes(static_cast<double>(bytes)), fmt::join(kept, ", ")));
+  const std::string staying = named_steps(kept) + (kept.size() == 1 ? " stays" : " stay");
+  if (gone.empty()) return put(fmt::format("nothing to remove: {}\n", staying));
+  put(fmt::format("{} {}, {}; {}\n", options.dry_run ? "would remove" : "removed", named_steps(gone),
+                  human_bytes(static_cast<double>(bytes)), staying));
 }
 
 }  // namespace

@@ -105,8 +105,9 @@ std::vector<CheckpointFacts> list_checkpoints(const RunFolder& run) {
     if (facts.health != CheckpointHealth::kDamaged) {
       facts.newest = true;
       const auto metadata = read_checkpoint_state(run.checkpoints(), facts.step).metadata;
-      for (auto& other : all)
-        if (other.best && metadata.contains("best")) other.best_evaluation = metadata["best"];
+      if (!metadata.contains("best") || !metadata["best"].contains("step")) break;
+      for (auto& other : all)  // the best may be a later one that is damaged, which this one did not know
+        if (other.best && metadata["best"]["step"] == other.step) other.best_evaluation = metadata["best"];
       break;
     }
   return all;

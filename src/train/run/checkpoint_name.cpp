@@ -68,6 +68,28 @@ std::string why_no_best(const RunFolder& run) {
                      *evaluated.rbegin());
 }
 
+/// Names another one, if there is one that can be read.
+Error no_best(const fs::path& run, std::vector<int64_t> steps) {
+  const fs::path checkpoints = RunFolder(run).checkpoints();
+  std::string problem;  // of the newest
+  std::erase_if(steps, [&](int64_t step) {
+    try {
+      read_checkpoint_state(checkpoints, step);
+      return false;
+    } catch (const Error& error) {
+      problem = error.what();
+      return true;
+    }
+  });
+  if (steps.empty())
+    return checkpoint_error("'{}' knows no best checkpoint, since none of its checkpoints can be read: {}",
+                            run.string(), problem);
+  return checkpoint_error("'{}' knows no best checkpoint: {}. There {} {}: name one, such as {}@{}.",
+                          run.string(), why_no_best(RunFolder(run)),
+                          steps.size() == 1 ? "is step" : "are steps", fmt::join(steps, ", "), run.string(),
+                          steps.back());
+}
+
 }  // namespace
 
 std::optional<CheckpointName> split_checkpoint_name(const std::string& name) {
@@ -112,10 +134,7 @@ fs::path named_checkpoint(const CheckpointName& name) {
                            name.which);
   if (word == CheckpointWord::kLast) return name.run;
   const auto step = number ? number : best_step_of(checkpoints);
-  if (!step)
-    throw checkpoint_error("'{}' knows no best checkpoint: {}. There are steps {}: name one, such as {}@{}.",
-                           name.run.string(), why_no_best(RunFolder(name.run)), fmt::join(steps, ", "),
-                           name.run.string(), steps.back());
+  if (!step) throw no_best(name.run, steps);
   if (!std::ranges::count(steps, *step))
     throw checkpoint_error("there is no checkpoint of step {}{} in '{}'; there are: {}.", *step,
                            word ? ", the best one," : "", checkpoints.string(), fmt::join(steps, ", "));
