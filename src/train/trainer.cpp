@@ -94,6 +94,8 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
   const at::Device target(device_.name());
   const auto dtype = compute_dtype(train.precision, device_);
   if (processes_.main()) warn_of_slow_products(dtype, device_);
+  if (processes_.main() && train.precision == Precision::kTf32 && !device_.is_cuda())
+    log::warn("train.precision tf32 is for GPUs: on this CPU products are fp32.");
   task_->trained().to(target, at::kFloat);
   optimizer_ = std::make_unique<Optimizer>(task_->trained(), train, task_->config(), dtype);
   if (from) optimizer_->load(from->weights, from->optimizer);

@@ -13,6 +13,26 @@ using testing::run;
 using testing::TempFolder;
 using testing::tiny;
 
+TEST(Settings, TheyAreListedBySection) {
+  const TempFolder folder;
+  const std::string config = "tightloop config '" TIGHTLOOP_SOURCE_DIR "/configs/quickstart.yaml' ";
+  const auto yaml = run(folder.path(), config + "--section train --yaml > part.yaml && cat part.yaml");
+  EXPECT_TRUE(yaml.output.starts_with("train:\n  ")) << yaml.output;
+  EXPECT_FALSE(contains(yaml.output, "\nmodel:")) << yaml.output;
+  EXPECT_EQ(run(folder.path(), "tightloop config part.yaml").exit_code, 0) << "it is a recipe";
+  EXPECT_EQ(run(folder.path(), config + "--section trian --yaml").exit_code, 2);
+  EXPECT_EQ(run(folder.path(), config + "--section train --markdown").exit_code, 2);
+}
+
+TEST(Settings, ACpuHasNoTf32) {
+  const TempFolder folder;
+  const auto outcome =
+      run(folder.path(), "tightloop train " + tiny() + "--train.steps 1 --train.precision tf32");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "tf32 is for GPUs")) << outcome.output;
+  EXPECT_FALSE(contains(outcome.output, "tf32 products")) << outcome.output;
+}
+
 // As on a CPU without AVX-512, where torch has no kernel for products in bf16.
 TEST(Settings, ACpuThatIsSlowAtBf16ComputesInFp32AndSaysWhatBf16Costs) {
   const std::string slow = "export TIGHTLOOP_NO_CUDA=1 ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2; ";

@@ -35,6 +35,8 @@ TEST(Precision, SlowProductsAreNamedWithTheirRatio) {
   EXPECT_NE(read_file(file).find("products in bf16 take "), std::string::npos) << read_file(file);
 }
 
+TEST(Precision, ACpuHasNoTf32) { EXPECT_EQ(precision_name(Precision::kTf32, cpu_device()), "fp32"); }
+
 TEST(Utilization, AboveThePeakIsNoFigure) {
   EXPECT_EQ(utilization(1, 4), 0.25);
   EXPECT_EQ(utilization(4, 4), 1.0);

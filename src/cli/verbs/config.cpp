@@ -36,6 +36,15 @@ void show_setting(const std::string& key, Config& config) {
   put(shown(fmt::format("--{} {}\n    {} ({})\n", key, field->text(), field->help(), field->kind())));
 }
 
+/// A part of what to_yaml() gives.
+std::string section_yaml(const Config& config, const std::string& name) {
+  std::string yaml = name + ":\n";
+  for (const auto& section : config.sections())
+    for (const auto& field : section.fields.all())
+      if (section.name == name) yaml += fmt::format("  {}: {}\n", field.name(), field.text());
+  return yaml;
+}
+
 void show(const ConfigArguments& options, const Settings& settings) {
   Recipe recipe;
   Config config = recipe.bind();
@@ -49,10 +58,11 @@ void show(const ConfigArguments& options, const Settings& settings) {
   else if (!options.file.empty())
     config.load(recipe_file(options.file));
   config.apply(settings);
-  const std::string text = options.markdown ? config.to_markdown()
-                           : options.yaml
-                               ? config.to_yaml()
-                               : config.to_text(section.empty() ? std::optional<std::string>() : section);
+  if (options.markdown && !section.empty())
+    throw usage_error("--markdown is the page of all sections: leave '{}' out.", section);
+  std::string text = config.to_text(section.empty() ? std::optional<std::string>() : section);
+  if (options.yaml) text = section.empty() ? config.to_yaml() : section_yaml(config, section);
+  if (options.markdown) text = config.to_markdown();
   put(shown(text));
 }
 

@@ -71,7 +71,7 @@ void warn_of_slow_products(at::ScalarType dtype, Device& device) {
 }
 
 std::string precision_name(Precision precision, const Device& device) {
-  if (precision == Precision::kTf32) return "fp32 with tf32 products";
+  if (precision == Precision::kTf32 && device.is_cuda()) return "fp32 with tf32 products";
   if (precision == Precision::kFp8) return "bf16 with fp8 products";
   const auto dtype = compute_dtype(precision, device);
   return dtype == at::kBFloat16 ? "bf16" : dtype == at::kHalf ? "fp16" : "fp32";
