@@ -53,7 +53,8 @@ TEST(MetricTable, HasAllThatIsReported) {
 TEST(MetricTable, SaysHowEvaluationsRead) {
   EXPECT_EQ(evaluation_text("eval/loss", 2.31449), "held-out loss 2.3145");
   EXPECT_EQ(evaluation_text("eval/accuracy", 0.9876), "accuracy 98.8 %");
-  EXPECT_EQ(evaluation_text("eval/bleu", 31.204), "eval/bleu 31.20");
+  EXPECT_EQ(evaluation_text("eval/bleu", 31.204), "BLEU 31.20");
+  EXPECT_EQ(evaluation_text("eval/chrf", 8.314), "chrF 8.31");
   EXPECT_EQ(evaluation_text("my/own", 1), "my/own 1.00");
 }
 

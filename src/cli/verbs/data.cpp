@@ -13,6 +13,7 @@
 #include "cli/output.h"
 #include "cli/recipe.h"
 #include "cli/verbs.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/terminal/terminal.h"
@@ -41,14 +42,15 @@ nlohmann::json part_json(const PartCheck& part) {
 
 std::string part_text(const char* name, const PartCheck& part, const char* unit) {
   return fmt::format(
-      "{}: {} {}, {} tokens ({} to be learned), {} rows, {:.2f} % padding, {} longer than a row{}\n", name,
-      part.documents, unit, part.tokens, part.supervised, part.rows, 100 * part.padding_share,
-      part.long_documents, part.cut_tokens > 0 ? fmt::format(" ({} tokens cut off)", part.cut_tokens) : "");
+      "{}: {}, {} ({} to be learned), {}, {:.2f} % padding, {} longer than a row{}\n", name,
+      counted(part.documents, unit), counted(part.tokens, "token"), part.supervised,
+      counted(part.rows, "row"), 100 * part.padding_share, part.long_documents,
+      part.cut_tokens > 0 ? fmt::format(" ({} cut off)", counted(part.cut_tokens, "token")) : "");
 }
 
 /// `bad`: with what was skipped; a refusal lists that itself.
 void print_text(const DataCheck& result, const char* unit, bool bad) {
-  std::fputs((fmt::format("{} records\n", result.records) + part_text("train", result.train, unit) +
+  std::fputs((counted(result.records, "record") + "\n" + part_text("train", result.train, unit) +
               part_text("val", result.val, unit))
                  .c_str(),
              stdout);
@@ -88,7 +90,7 @@ void check(const DataArguments& options, const Settings& settings) {
                               {"val", part_json(result.val)}};
     std::fputs((json.dump(2) + "\n").c_str(), stdout);
   } else {
-    print_text(result, loads_pairs(recipe) ? "pairs" : "documents", !refusal);
+    print_text(result, loads_pairs(recipe) ? "pair" : "document", !refusal);
   }
   std::fflush(stdout);
   if (refusal) std::rethrow_exception(refusal);

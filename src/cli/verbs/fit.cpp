@@ -11,6 +11,7 @@
 #include "cli/model_recipe.h"
 #include "cli/training_memory.h"
 #include "cli/verbs.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/terminal/terminal.h"
 #include "model/model_size.h"
@@ -109,8 +110,8 @@ void fit(const FitArguments& options, const Settings& settings) {
   }
   std::string text = fmt::format("{} parameters, vocabulary {}.\n",
                                  human_count(static_cast<double>(model_size(model).total)), model.vocab_size);
-  text += fmt::format("{} rows x {} tokens in {}, gradient checkpointing {}, logits {}: {} at the peak.\n",
-                      choice.micro_batch, asked.recipe.data.seq_len, asked.memory.precision,
+  text += fmt::format("{} x {} tokens in {}, gradient checkpointing {}, logits {}: {} at the peak.\n",
+                      counted(choice.micro_batch, "row"), asked.recipe.data.seq_len, asked.memory.precision,
                       checkpointing_text(choice.recomputed, model), logits_text(choice.chunked),
                       memory_text(plan.total()));
   text += fmt::format(

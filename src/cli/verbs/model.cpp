@@ -10,6 +10,7 @@
 #include "cli/model_recipe.h"
 #include "cli/training_memory.h"
 #include "cli/verbs.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "model/model_size.h"
@@ -90,9 +91,9 @@ void show(const ModelArguments& options, const Settings& settings) {
     std::puts(json.dump(2).c_str());
     return;
   }
-  std::string text =
-      fmt::format("{}: {} layers, width {}, {} heads of {} ({} for keys and values), ", model.family,
-                  model.layers, model.width, model.heads, model.head_size, model.kv_heads);
+  std::string text = fmt::format("{}: {}, width {}, {} of {} ({} for keys and values), ", model.family,
+                                 counted(model.layers, "layer"), model.width, counted(model.heads, "head"),
+                                 model.head_size, model.kv_heads);
   text += model.has_experts() ? fmt::format("{} of {} experts of {}\n", model.experts_per_token,
                                             model.experts, model.expert_ffn)
                               : fmt::format("feed-forward {}\n", model.ffn);

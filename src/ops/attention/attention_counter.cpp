@@ -53,7 +53,10 @@ void forget_attention_used() {
 
 std::string attention_text() {
   std::string text;
-  for (const auto& use : attention_used()) text += (text.empty() ? "" : ", ") + use.kind + " by " + use.by();
+  for (const auto& use : attention_used()) {
+    const bool has_by = use.backend.find(" by ") != std::string::npos;  // "step by step"
+    text += (text.empty() ? "" : ", ") + use.kind + (has_by ? " " : " by ") + use.by();
+  }
   return text;
 }
 

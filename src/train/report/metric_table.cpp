@@ -17,6 +17,8 @@ std::string lr_text(double value, bool) { return fmt::format("lr {:.2e}", value)
 std::string speed_text(double value, bool) { return fmt::format("{} tok/s", human_count(value)); }
 std::string held_out_text(double value, bool) { return fmt::format("held-out loss {:.4f}", value); }
 std::string accuracy_text(double value, bool) { return fmt::format("accuracy {:.1f} %", 100 * value); }
+std::string bleu_text(double value, bool) { return fmt::format("BLEU {:.2f}", value); }
+std::string chrf_text(double value, bool) { return fmt::format("chrF {:.2f}", value); }
 std::string bits_text(double value, bool) { return fmt::format("{:.4f} bits per byte", value); }
 
 }  // namespace
@@ -183,8 +185,8 @@ const std::vector<Metric>& metric_table() {
       {.name = "eval/bits_per_byte",
        .help = "that loss in bits for each byte of the held-out text; see below",
        .text = bits_text},
-      {.name = "eval/bleu", .help = "BLEU of `train.eval_translations` held-out pairs"},
-      {.name = "eval/chrf", .help = "chrF of the same"},
+      {.name = "eval/bleu", .help = "BLEU of `train.eval_translations` held-out pairs", .text = bleu_text},
+      {.name = "eval/chrf", .help = "chrF of the same", .text = chrf_text},
   };
   return table;
 }

@@ -41,7 +41,7 @@ const std::vector<Metric>& metric_table();
 /// Null where there is none of that name.
 const Metric* find_metric(std::string_view name);
 
-/// What the terminal says of a number measured on held-out data: "held-out loss 2.3145", "eval/bleu 31.20".
+/// What the terminal says of a number measured on held-out data: "held-out loss 2.3145", "BLEU 31.20".
 std::string evaluation_text(std::string_view name, double value);
 
 }  // namespace tightloop

@@ -119,6 +119,7 @@ bool leaves_sizes_open(const Recipe& recipe) {
 
 std::string bytes_text(double bytes) {
   if (bytes >= 1e9) return fmt::format("{:.3g} GB", bytes / 1e9);
+  if (bytes < 1e3) return "less than 1 kB";
   return bytes >= 1e6 ? fmt::format("{:.3g} MB", bytes / 1e6) : fmt::format("{:.3g} kB", bytes / 1e3);
 }
 
@@ -219,13 +220,14 @@ std::string resolve_sizes(Recipe& recipe, const Config& config) {
   const double seconds = seen * flops / facts.flops;
   recipe.expected_tokens = tokens, recipe.expected_seconds = seconds;
   return fmt::format(
-      "{} of text, about {} tokens{} before it is read. Planned: vocabulary {}{}, {}{} layers of {} (about "
+      "{} of text, about {} tokens{} before it is read. Planned: vocabulary {}{}, {} of {} (about "
       "{} "
       "parameters), {} a step, {}; {} on {}.",
       bytes_text(facts.bytes), human_count(tokens), pairs ? " a side" : "",
       recipe.tokenizer.size_is_chosen ? "up to " : "", vocabulary,
-      pairs ? fmt::format("{} + ", model.encoder_layers) : "", model.layers, model.width,
-      human_count(static_cast<double>(model_size(model).total)),
+      pairs ? fmt::format("{} + {} layers", model.encoder_layers, model.layers)
+            : counted(model.layers, "layer"),
+      model.width, human_count(static_cast<double>(model_size(model).total)),
       pairs ? counted(step_tokens, "token")
             : fmt::format("{} of {} tokens", counted(rows, "row"), data.seq_len),
       train.epochs > 0 ? counted(train.epochs, "epoch") : counted(train.steps, "step"),
