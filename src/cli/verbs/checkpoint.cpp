@@ -131,6 +131,9 @@ void verify(const CheckpointArguments& options) {
     throw usage_error("'{}' names a step, and --step does, too: give one of them.", options.run);
   const auto step = named ? named : options.step;
   auto steps = checkpoint_steps(run.checkpoints());
+  if (step && !std::ranges::count(steps, *step))
+    throw checkpoint_error("there is no checkpoint of step {} in '{}'; there are: {}.", *step,
+                           run.checkpoints().string(), fmt::join(steps, ", "));
   if (step) steps = {*step};
   nlohmann::json json{{"run", run.root().string()}, {"checkpoints", nlohmann::json::array()}};
   std::vector<int64_t> damaged;
