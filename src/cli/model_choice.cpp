@@ -97,6 +97,7 @@ std::string existing_run_of(const std::string& name) {
 }
 
 void ModelChoice::add_to(CLI::App& verb) {
+  by_option = true;
   verb.add_option(
       "--model,--run", path,
       "A run (also RUN@best, RUN@300: a checkpoint of it), a checkpoint's or a Hugging Face folder "
@@ -110,7 +111,9 @@ void ModelChoice::add_to(CLI::App& verb) {
 std::string ModelChoice::folder() const {
   if (!path.empty()) return existing_run(path);
   const auto runs = runs_in("runs");
-  if (runs.empty()) throw usage_error("there is no run in 'runs'. Name one, or train one first.");
+  if (runs.empty())
+    throw usage_error("there is no run in 'runs'. Name one{}, or train one first.",
+                      by_option ? " with --run" : "");
   const std::string newest =
       std::ranges::max(runs, {}, [](const auto& run) { return file_time(RunFolder(run).config()); }).string();
   if (!std::exchange(said, true)) log::info("The newest run: {} (name one to take another).", newest);

@@ -32,6 +32,7 @@ struct ModelChoice {
   std::string folder() const;
   LoadedRun load() const { return load_model(folder(), device, {}, precision); }
 
+  bool by_option = false;     // --run names it, else an argument
   mutable bool said = false;  // which run it is
 };
 
