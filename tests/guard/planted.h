@@ -14,6 +14,7 @@
 #include "train/run/checkpoint.h"
 #include "train/run/run_folder.h"
 #include "train/small_recipe.h"
+#include "train/trainer.h"
 
 namespace tightloop::testing {
 
@@ -96,6 +97,20 @@ void edit_weight(const RunFolder& run, const std::string& name, const Edit& edit
   ASSERT_TRUE(found) << name;
   save_checkpoint(run.checkpoints(), checkpoint.step, weights, copy(checkpoint.optimizer),
                   checkpoint.metadata);
+}
+
+/// Trains eight steps, saved at 4 and 8, and goes on at a rate that no weight survives.
+inline void expect_a_stop_by_max_skips(Recipe recipe, const RunFolder& run) {
+  recipe.train.save_steps = 4, recipe.train.stop_at = 8;
+  Trainer(recipe, run).run();
+  recipe.train.stop_at = 0, recipe.train.save_steps = 0;
+  recipe.train.lr = 1e38, recipe.train.schedule = ScheduleKind::kConstant, recipe.train.max_skips = 5;
+  Trainer trainer(recipe, run, {.resume_from = load_checkpoint(run.checkpoints())});
+  const auto message = error_of(ExitCode::kFailure, [&] { trainer.run(); });
+  EXPECT_NE(message.find("The last good checkpoint is that of step 8: 'tightloop train --resume"),
+            std::string::npos)
+      << message;
+  EXPECT_EQ(checkpoint_steps(run.checkpoints()), (std::vector<int64_t>{4, 8})) << "good ones stay";
 }
 
 }  // namespace tightloop::testing
