@@ -88,7 +88,8 @@ enum class OnBadRecord { kAuto, kSkip, kFail };
 template <>
 inline constexpr auto kChoices<OnBadRecord> = std::to_array<Choice<OnBadRecord>>({
     {OnBadRecord::kAuto, "auto",
-     "skip them, and stop where they are more than 5 % of all records, or of their bytes"},
+     "skip them, and stop where they are more than 5 % of all records, or of their bytes, or where two files "
+     "of pairs have different numbers of lines"},
     {OnBadRecord::kSkip, "skip", "skip them"},
     {OnBadRecord::kFail, "fail", "stop at the first one"},
 });

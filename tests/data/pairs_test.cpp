@@ -88,6 +88,33 @@ TEST(PairSources, BadOnesDoNotShiftTheOthers) {
   testing::error_of(ExitCode::kData, [&] { load_dataset(config, {}, ByteTokenizer()); });
 }
 
+TEST(PairSources, FilesOfDifferentLengthsAreRefused) {
+  TempFolder folder;
+  testing::write_file(folder / "a.en", "one\ntwo\nthree\nfour\nfive\n");
+  testing::write_file(folder / "a.de", "eins\nzwei\ndrei\n");
+  DataConfig config = config_of(folder / "a.en");
+  config.train_target = {(folder / "a.de").string()}, config.on_bad_record = OnBadRecord::kAuto;
+  auto message = testing::error_of(ExitCode::kData, [&] { load_dataset(config, {}, ByteTokenizer()); });
+  EXPECT_NE(message.find("a.en' has 5 lines and '"), std::string::npos) << message;
+  EXPECT_NE(message.find("a.de' has 3: "), std::string::npos) << message;
+  config = config_of(folder / "a.de");
+  config.train_target = {(folder / "a.en").string()}, config.on_bad_record = OnBadRecord::kAuto;
+  message = testing::error_of(ExitCode::kData, [&] { load_dataset(config, {}, ByteTokenizer()); });
+  EXPECT_NE(message.find("a.de' has 3 lines and '"), std::string::npos) << message;
+  config.on_bad_record = OnBadRecord::kSkip;
+  config.cache = (folder / "cache").string();
+  EXPECT_EQ(pairs_of(load_dataset(config, {}, ByteTokenizer())).size(), 3u);
+  config.on_bad_record = OnBadRecord::kAuto;
+  testing::error_of(ExitCode::kData, [&] { load_dataset(config, {}, ByteTokenizer()); });
+  config.cache.clear();
+  testing::write_file(folder / "a.en", "one\ntwo\nthree\n\n");
+  config.on_bad_record = OnBadRecord::kAuto;
+  EXPECT_EQ(pairs_of(load_dataset(config, {}, ByteTokenizer())).size(), 3u) << "an empty line shifts nothing";
+  config.val = {(folder / "a.de").string()};
+  message = testing::error_of(ExitCode::kData, [&] { load_dataset(config, {}, ByteTokenizer()); });
+  EXPECT_NE(message.find("--data.val_target FILE"), std::string::npos) << message;
+}
+
 // Pair i: a source of some length filled with i + 300, a target with i + 100300.
 std::shared_ptr<TokenStore> random_pairs(int count, uint64_t longest = 60) {
   auto store = std::make_shared<TokenStore>(1 << 20);

@@ -128,6 +128,25 @@ TEST_F(OwnFiles, PairsMakeATranslator) {
   EXPECT_TRUE(contains(text.output, "--data.train_target")) << text.output;
 }
 
+TEST_F(OwnFiles, PairsOfDifferentLengthsAreRefusedByEveryVerb) {
+  std::string source, target;
+  for (int i = 0; i < 100; ++i) {
+    source += "sentence " + std::to_string(i) + "\n";
+    if (i != 50) target += "Satz " + std::to_string(i) + "\n";
+  }
+  write_file_whole(folder_ / "p.en", source);
+  write_file_whole(folder_ / "p.de", target);
+  const std::string files = kConfigs + "translate-toy.yaml' --data.train p.en --data.train_target p.de ";
+  for (const std::string& command :
+       {"train " + files + "--run.name no", "data check " + files, "prepare " + files + "--output shards"}) {
+    const auto outcome = in("tightloop " + command);
+    EXPECT_EQ(outcome.exit_code, 3) << command << "\n" << outcome.output;
+    EXPECT_TRUE(contains(outcome.output, "'p.en' has 100 lines and 'p.de' has 99")) << command << "\n"
+                                                                                    << outcome.output;
+  }
+  ok("tightloop data check " + files + "--data.on_bad_record skip");
+}
+
 TEST_F(OwnFiles, InAnotherEncodingAreRefusedWithTheConversion) {
   ok("tightloop train " + kConfigs +
      "text.yaml' --data.train a.txt --run.name base --tokenizer.vocab_size 300 "

@@ -64,12 +64,17 @@ void check(const DataArguments& options, const Settings& settings) {
   if (on_bad_record == OnBadRecord::kAuto)
     recipe.data.on_bad_record = OnBadRecord::kSkip;  // what is wrong is counted first
   const PairTokenizers tokenizers = make_tokenizers(recipe);
-  const auto result =
-      check_data({recipe.data, recipe.tasks, recipe.chat, *tokenizers.source, tokenizers.own_target.get()},
-                 loads_pairs(recipe));
+  const auto checked = [&] {
+    return check_data(
+        {recipe.data, recipe.tasks, recipe.chat, *tokenizers.source, tokenizers.own_target.get()},
+        loads_pairs(recipe));
+  };
+  const auto result = checked();
   recipe.data.on_bad_record = on_bad_record;
   std::exception_ptr refusal;
   try {
+    const bool two_files = !recipe.data.train_target.empty() || !recipe.data.val_target.empty();
+    if (two_files && result.bad.count(BadKind::kUnpaired) > 0) checked();  // refuses files of unequal length
     refuse_too_many_bad(recipe.data, result.bad,
                         result.records - std::min(result.records, result.bad.total()));
   } catch (const Error&) {

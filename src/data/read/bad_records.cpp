@@ -18,8 +18,6 @@ namespace {
 
 constexpr size_t kMostShown = 10, kOfOneReason = 3;
 
-constexpr const char* kSkipThem = "--data.on_bad_record skip (of 'tokenizer train': --on-bad-record skip)";
-
 // "a.jsonl:17 (byte 4211): malformed_json: ..." without the place.
 std::string_view reason_of(std::string_view one) {
   return one.substr(std::min(one.find("): ", std::min(one.find(" (byte "), one.size())), one.size()));

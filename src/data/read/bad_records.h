@@ -11,6 +11,10 @@
 
 namespace tightloop {
 
+/// What a user says to leave bad records out.
+inline constexpr const char* kSkipThem =
+    "--data.on_bad_record skip (of 'tokenizer train': --on-bad-record skip)";
+
 /// Counts what was skipped, by kind, and remembers the first ten, at most three of one reason; or stops at
 /// the first.
 class BadRecords {

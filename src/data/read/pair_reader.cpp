@@ -3,20 +3,39 @@
 #include <utility>
 
 #include "core/error.h"
+#include "data/read/bad_records.h"
 
 namespace tightloop {
 
 using Status = LineReader::Status;
 
+namespace {
+bool is_a_line(Status status) { return status == Status::kLine || status == Status::kTooLong; }
+}  // namespace
+
 ParallelRecords::ParallelRecords(std::vector<fs::path> sources, std::vector<fs::path> targets,
-                                 uint64_t max_bytes)
-    : sources_(std::move(sources)), targets_(std::move(targets)), max_bytes_(max_bytes) {
+                                 uint64_t max_bytes, bool must_agree)
+    : sources_(std::move(sources)),
+      targets_(std::move(targets)),
+      max_bytes_(max_bytes),
+      must_agree_(must_agree) {
   if (sources_.size() != targets_.size()) {
     throw data_error("there are {} files of source sentences and {} of translations.", sources_.size(),
                      targets_.size());
   }
   for (const fs::path& path : sources_) names_.push_back(path.string());
   for (const fs::path& path : targets_) names_.push_back(path.string());
+}
+
+Error ParallelRecords::different_lengths() {
+  const auto count = [](LineReader& reader, uint64_t& lines) {
+    for (Status status = reader.next(); is_a_line(status); status = reader.next()) ++lines;
+  };
+  count(*source_, source_lines_), count(*target_, target_lines_);
+  return data_error(
+      "'{}' has {} lines and '{}' has {}: line n of one is the translation of line n of the other, so that "
+      "all pairs after a missing line are wrong. Mend the files, or take the lines that both have: {}.",
+      sources_[file_ - 1].string(), source_lines_, targets_[file_ - 1].string(), target_lines_, kSkipThem);
 }
 
 bool ParallelRecords::read(RecordBatch& batch, size_t records, size_t bytes) {
@@ -27,10 +46,11 @@ bool ParallelRecords::read(RecordBatch& batch, size_t records, size_t bytes) {
       source_ = std::make_unique<LineReader>(sources_[file_], max_bytes_, &bytes_read_);
       target_ = std::make_unique<LineReader>(targets_[file_], max_bytes_, &bytes_read_);
       ++file_;
+      source_lines_ = target_lines_ = 0;
     }
     const Status left = source_->next(), right = target_->next();
-    const bool left_gone = left == Status::kEnd || left == Status::kBroken;
-    const bool right_gone = right == Status::kEnd || right == Status::kBroken;
+    const bool left_gone = !is_a_line(left), right_gone = !is_a_line(right);
+    source_lines_ += !left_gone, target_lines_ += !right_gone;
     const LineReader& reader = left_gone ? *target_ : *source_;
     Record record;
     record.file = static_cast<uint32_t>(left_gone && !right_gone ? sources_.size() + file_ - 1 : file_ - 1);
@@ -42,6 +62,8 @@ bool ParallelRecords::read(RecordBatch& batch, size_t records, size_t bytes) {
       record.bytes = left == Status::kBroken ? source_->line() : target_->line();
       record.lost += left == Status::kBroken ? target_->left() : source_->left();
     } else if (left_gone != right_gone) {
+      const bool empty = (left_gone ? right : left) == Status::kLine && reader.line().empty();
+      if (must_agree_ && !empty) throw different_lengths();
       record.bad = BadKind::kUnpaired;
       record.bytes = "the other file has no such line";
     } else if (left == Status::kTooLong || right == Status::kTooLong) {

@@ -43,7 +43,9 @@ uint64_t prepare_key(const SourceOptions& options) {
   data.tokenizer_batch_size = standard.tokenizer_batch_size;
   data.rows = standard.rows, data.seq_len = standard.seq_len, data.cache = standard.cache;
   data.tokenize = standard.tokenize, data.missing = standard.missing;
-  if (data.on_bad_record == OnBadRecord::kAuto) data.on_bad_record = OnBadRecord::kSkip;
+  // Of two files of pairs, 'auto' refuses what 'skip' leaves out.
+  const bool two_files = !data.train_target.empty() || !data.val_target.empty();
+  if (data.on_bad_record == OnBadRecord::kAuto && !two_files) data.on_bad_record = OnBadRecord::kSkip;
   std::string all = hashed_text("data", data) + hashed_text("tasks", options.tasks) +
                     hashed_text("chat", options.chat) + hex64(options.tokenizer.fingerprint());
   if (options.target_tokenizer) all += hex64(options.target_tokenizer->fingerprint());

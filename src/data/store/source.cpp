@@ -87,8 +87,17 @@ std::unique_ptr<RecordReader> open_pairs(const DataConfig& config, const TasksCo
   const std::vector<fs::path> paths = expand_all(val ? config.val : config.train);
   const auto max_bytes = static_cast<uint64_t>(config.max_record_bytes);
   const auto& targets = val ? config.val_target : config.train_target;
-  if (!targets.empty()) return std::make_unique<ParallelRecords>(paths, expand_all(targets), max_bytes);
-  if (!is_json(paths)) return std::make_unique<TsvRecords>(paths, max_bytes);
+  if (!targets.empty())
+    return std::make_unique<ParallelRecords>(paths, expand_all(targets), max_bytes,
+                                             /*must_agree=*/config.on_bad_record != OnBadRecord::kSkip);
+  if (!is_json(paths)) {
+    if (val && !config.train_target.empty() && head_of(paths.front()).find('\t') == std::string::npos)
+      throw data_error(
+          "'{}' (data.val) has sentences, and no tabs with translations behind them. Name the file of their "
+          "translations: --data.val_target FILE.",
+          paths.front().string());
+    return std::make_unique<TsvRecords>(paths, max_bytes);
+  }
   return open_jsonl(config, tasks, val);
 }
 
