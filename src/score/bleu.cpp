@@ -36,7 +36,7 @@ BleuScore score(const BleuCounts& counts, bool effective_order) {
     bleu.precisions[n] = shared > 0 ? 100 * shared / total : 100 / ((smoothing *= 2) * total);
     logs += std::log(bleu.precisions[n]);
   }
-  bleu.score = bleu.brevity_penalty * std::exp(logs / static_cast<double>(orders));
+  bleu.score = std::min(100.0, bleu.brevity_penalty * std::exp(logs / static_cast<double>(orders)));
   return bleu;
 }
 

@@ -40,8 +40,9 @@ BootstrapResult paired_bootstrap(uint32_t sentences, int samples, uint64_t seed,
   const double usual = mean(differences), seen = std::abs(score_one - score_two);
   const auto larger =
       std::ranges::count_if(differences, [&](double difference) { return difference - usual > seen; });
-  return {summary(score_one, ones), summary(score_two, twos),
-          static_cast<double>(larger + 1) / static_cast<double>(samples + 1)};
+  // Where there is no difference, every other one is as large.
+  const double p_value = seen == 0 ? 1 : static_cast<double>(larger + 1) / static_cast<double>(samples + 1);
+  return {summary(score_one, ones), summary(score_two, twos), p_value};
 }
 
 }  // namespace tightloop

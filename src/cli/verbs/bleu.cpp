@@ -115,7 +115,7 @@ nlohmann::json bootstrap_json(const BootstrapResult& result) {
 
 void print_comparison(const char* name, const BootstrapResult& result) {
   put(fmt::format("  {}  {:.2f} +- {:.2f} against {:.2f} +- {:.2f}: difference {:+.2f}, p = {:.4f}\n", name,
-                  result.first.mean, result.first.interval, result.second.mean, result.second.interval,
+                  result.first.score, result.first.interval, result.second.score, result.second.interval,
                   result.second.score - result.first.score, result.p_value));
 }
 
