@@ -37,15 +37,22 @@ bool is_run(const fs::path& folder) {
   return path_exists(RunFolder(folder).config()) || path_exists(RunFolder(folder).checkpoints());
 }
 
+/// A run, a checkpoint or a Hugging Face folder; a folder of data is none.
+bool is_model(const fs::path& folder) {
+  return !is_folder(folder) || is_run(folder) || path_exists(folder / "state.json") ||
+         path_exists(folder / "config.json");
+}
+
 }  // namespace
 
 std::string existing_run(const std::string& name, const fs::path& recipes) {
   constexpr size_t kShownRuns = 8;
   const fs::path in_runs = fs::path("runs") / name;
-  if (path_exists(name) || name.empty()) return name;
+  if (name.empty()) return name;
+  for (const fs::path& folder : {fs::path(name), in_runs})
+    RunFolder::recover(folder);  // a run that was to be replaced comes back
+  if (path_exists(name) && (is_model(name) || !is_run(in_runs))) return name;
   if (is_run(in_runs)) return in_runs.string();
-  RunFolder::recover(name);  // a run that was to be replaced comes back
-  if (path_exists(name)) return name;
   if (const auto parts = split_checkpoint_name(name);
       parts && (is_run(parts->run) || is_run("runs" / parts->run)))
     return named_checkpoint({existing_run(parts->run.string(), recipes), parts->which}).string();

@@ -63,20 +63,17 @@ std::string speed_text(const RunView& view) {
   return speed ? human_count(*speed) : kNothing;
 }
 
-/// Of a run that does not run there is none: what it last had is of another time.
-std::string speed_now(const RunView& view) {
-  return view.state == RunState::kRunning ? speed_text(view) : kNothing;
-}
-
 const char* state_style(RunState state) {
   switch (state) {
     case RunState::kRunning:
       return "36";
     case RunState::kFinished:
+    case RunState::kAveraged:
       return "32";
     case RunState::kCrashed:
       return "31";
     case RunState::kNew:
+    case RunState::kElsewhere:
     case RunState::kStopped:
       return "33";
   }
@@ -143,7 +140,7 @@ std::string runs_table(const std::vector<ListedRun>& runs, int width, double now
     const RunView& view = run.view;
     rows.push_back({view.name, std::string(name_of(view.state)), steps_text(view),
                     short_loss(view.number("training/loss")), short_loss(view.number("eval/loss")),
-                    short_loss(best_of(view)), speed_now(view),
+                    short_loss(best_of(view)), speed_text(view),
                     view.news > 0 ? age_text(now - view.news) : kNothing, size_text(run.bytes)});
   }
   std::vector<int> widths(rows[0].size());
@@ -173,7 +170,7 @@ std::string runs_table(const std::vector<ListedRun>& runs, int width, double now
       line += (i == 0 ? "" : "  ") + cell;
     }
     text += line + "\n";
-    if (const auto why = r > 0 ? first_line(runs[r - 1].view.crash()) : ""; !why.empty())
+    if (const auto why = r > 0 ? first_line(runs[r - 1].view.remark()) : ""; !why.empty())
       text += "  " + (whole_reasons ? why : shortened(why, width - 2)) + "\n";
   }
   return text;

@@ -31,11 +31,13 @@ bool same_file(int descriptor, const fs::path& path) {
          open.st_ino == named.st_ino && open.st_dev == named.st_dev;
 }
 
-std::string this_process() {
+std::string this_machine() {
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
-  return fmt::format("process {} on {}", ::getpid(), host);
+  return fmt::format(" on {}", host);
 }
+
+std::string this_process() { return fmt::format("process {}{}", ::getpid(), this_machine()); }
 
 std::string owner_in(int descriptor) {
   char text[320] = {};
@@ -86,6 +88,14 @@ std::string FolderLock::holder(const fs::path& folder) {
   if (::flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) holder = owner_in(descriptor);
   ::close(descriptor);
   return holder;
+}
+
+std::string FolderLock::left_elsewhere(const fs::path& folder) {
+  const int descriptor = ::open((folder / kFile).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) return {};
+  const std::string owner = owner_in(descriptor);
+  ::close(descriptor);
+  return owner.starts_with("process ") && !owner.ends_with(this_machine()) ? owner : std::string();
 }
 
 void FolderLock::wait() {

@@ -27,6 +27,9 @@ class FolderLock {
   const std::string& owner() const { return owner_; }
   /// Who has the lock of a folder now, asked without taking it; empty where nobody does.
   static std::string holder(const std::filesystem::path& folder);
+  /// Who left a lock that nobody is seen to hold, where that is a process of another machine: over a network
+  /// its lock may not be seen from here. Empty where there is no such lock.
+  static std::string left_elsewhere(const std::filesystem::path& folder);
   /// Tries again until it is held. Ctrl-C ends the waiting.
   void wait();
 

@@ -24,11 +24,12 @@ constexpr struct {
                 {SIGUSR1, "SIGUSR1"},
                 {SIGQUIT, "SIGQUIT"}};
 
-volatile std::sig_atomic_t signalled = 0;  // its number
+std::atomic<int> signalled = 0;  // its number; asked by every thread
 std::atomic<std::chrono::steady_clock::time_point> first_at;
-volatile std::sig_atomic_t ends_program = 0;
+std::atomic<int> ends_program = 0;
 thread_local int holds = 0;  // InterruptsHeld
-static_assert(decltype(first_at)::is_always_lock_free, "a handler may not wait for a lock");
+static_assert(decltype(first_at)::is_always_lock_free && decltype(signalled)::is_always_lock_free,
+              "a handler may not wait for a lock");
 
 void on_signal(int number) {
   const auto now = std::chrono::steady_clock::now();

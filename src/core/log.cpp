@@ -39,7 +39,7 @@ struct Sinks {
   void start(std::vector<spdlog::sink_ptr> sinks) {
     logger = std::make_shared<spdlog::async_logger>("tightloop", sinks.begin(), sinks.end(), pool);
     logger->set_level(spdlog::level::debug);
-    logger->flush_on(spdlog::level::warn);
+    logger->flush_on(spdlog::level::debug);  // the last lines of a process that is killed are those to read
   }
 };
 

@@ -137,6 +137,12 @@ std::optional<std::string> Config::guess(const std::string& word) const {
         if (plain_name(other) == name) return same.key;
         add(section.empty() ? other : section_part(same.key) + "." + other, same.key);
       }
+  // "train.keep" is rather "train.keep_best" than another word of four letters.
+  std::optional<std::string> begun;
+  const bool known = std::ranges::count(written, key) > 0;
+  for (size_t i = 0; i < written.size() && !known; ++i)
+    if (written[i].starts_with(key + "_") && (!begun || meant[i].size() < begun->size())) begun = meant[i];
+  if (begun) return begun;
   const auto best = nearest(key, written);
   if (!best) return {};
   return meant[std::ranges::find(written, *best) - written.begin()];

@@ -8,14 +8,13 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "core/interrupt.h"
+#include "core/terminal/terminal.h"
 
 namespace tightloop {
 
 namespace {
 
 constexpr std::chrono::milliseconds kLook{500};  // how often a waiting call looks whether all are alive
-
-std::string without_trace(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 /// A launcher's store outlives us, and others may meet there after us: in this process, or when it is
 /// started again.
@@ -48,7 +47,7 @@ Peers::Peers(const Rendezvous& rendezvous, const Processes::Timing& timing)
         fmt::format("rank {} of {} could not meet the others at {}:{} (MASTER_ADDR, MASTER_PORT): {}. "
                     "Check that the port is free there and that all processes were started.",
                     rendezvous.rank, rendezvous.world, rendezvous.address, rendezvous.port,
-                    without_trace(error.what_without_backtrace())));
+                    first_line(error.what_without_backtrace())));
   }
 }
 
@@ -91,7 +90,7 @@ void Peers::wait(const Work& work, const at::Tensor& tensor) {
       if (work->isCompleted() && !work->isSuccess()) {
         const std::string loss = heartbeat_->find_loss();
         throw failure(loss.empty() ? fmt::format("the connection to another process broke: {}",
-                                                 without_trace(error.what()))
+                                                 first_line(error.what()))
                                    : loss);
       }
     }

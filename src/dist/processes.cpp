@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/log.h"
+#include "core/terminal/terminal.h"
 #include "dist/peers.h"
 
 namespace tightloop {
@@ -104,8 +105,6 @@ Pending pending(const std::shared_ptr<Peers>& peers, Work work, const at::Tensor
 void copy_own(const at::Tensor& to, const at::Tensor& from) {
   if (to.const_data_ptr() != from.const_data_ptr()) to.copy_(from);
 }
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace
 

@@ -2,18 +2,20 @@
 
 #include "core/error.h"
 #include "train/engine/precision.h"
-#include "train/run/run_folder.h"
-#include "train/run/saved_model.h"
 
 namespace tightloop {
 
 LoadedRun load_model(const std::filesystem::path& path, const std::string& device_name,
                      std::optional<int64_t> step, std::optional<Precision> precision) {
-  const SavedModel saved(path, step);
+  return load_model(SavedModel(path, step), device_name, precision);
+}
+
+LoadedRun load_model(const SavedModel& saved, const std::string& device_name,
+                     std::optional<Precision> precision) {
   Device& target = device(device_name);
   LoadedRun loaded{saved.recipe(), saved.tokenizer(), nullptr, saved.step(), saved.metadata()};
   if (!loaded.tokenizer) {
-    throw data_error("'{}' has no tokenizer: copy its tokenizer.json there.", path.string());
+    throw data_error("'{}' has no tokenizer: copy its tokenizer.json there.", saved.path().string());
   }
   use_threads(loaded.recipe.train.threads);
   loaded.recipe.ops.apply();

@@ -8,6 +8,7 @@
 #include "core/device.h"
 #include "model/language_model.h"
 #include "tokenizer/tokenizer.h"
+#include "train/run/saved_model.h"
 #include "train/settings/recipe.h"
 
 namespace tightloop {
@@ -25,5 +26,8 @@ struct LoadedRun {
 /// onto a device: auto, cpu, cuda:N. It computes in `precision` (none: as it was trained).
 LoadedRun load_model(const std::filesystem::path& path, const std::string& device_name,
                      std::optional<int64_t> step = {}, std::optional<Precision> precision = {});
+/// The same of what is open: its files may be gone by now, if a training has newer ones.
+LoadedRun load_model(const SavedModel& saved, const std::string& device_name,
+                     std::optional<Precision> precision = {});
 
 }  // namespace tightloop

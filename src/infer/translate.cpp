@@ -44,9 +44,13 @@ std::string text_of(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
 
 LoadedTranslator load_translator(const std::filesystem::path& path, const std::string& device_name,
                                  std::optional<int64_t> step, std::optional<Precision> precision) {
-  const SavedModel saved(path, step);
+  return load_translator(SavedModel(path, step), device_name, precision);
+}
+
+LoadedTranslator load_translator(const SavedModel& saved, const std::string& device_name,
+                                 std::optional<Precision> precision) {
   if (!saved.recipe().model.translates())
-    throw usage_error("'{}' holds a model of the family {}, which does not translate.", path.string(),
+    throw usage_error("'{}' holds a model of the family {}, which does not translate.", saved.path().string(),
                       saved.recipe().model.family);
   Device& target = device(device_name);
   LoadedTranslator loaded{saved.recipe(), saved.pair_tokenizers(), nullptr, saved.step(), saved.metadata()};

@@ -15,6 +15,7 @@
 #include "model/families/seq2seq/seq2seq.h"
 #include "score/bleu.h"
 #include "train/run/run_tokenizer.h"
+#include "train/run/saved_model.h"
 #include "train/settings/recipe.h"
 
 namespace tightloop {
@@ -33,6 +34,9 @@ struct LoadedTranslator {
 /// usage error where the run does something else.
 LoadedTranslator load_translator(const std::filesystem::path& path, const std::string& device_name,
                                  std::optional<int64_t> step = {}, std::optional<Precision> precision = {});
+/// The same of what is open: see load_model().
+LoadedTranslator load_translator(const SavedModel& saved, const std::string& device_name,
+                                 std::optional<Precision> precision = {});
 
 /// What decoding must know of a tokenizer: its marks, and that padding and unknown words are never made.
 TargetTokens target_tokens(const Tokenizer& target);

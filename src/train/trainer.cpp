@@ -35,6 +35,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::chrono::seconds kFlushWait{2};
+
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -86,7 +88,7 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
         choose_finetune_lr(static_cast<double>(model_size(task_->config()).total), recipe_.lora.on());
   plan_steps();
   if (processes_.main()) {
-    history_.keep_origin();
+    history_.keep_origin(from);
     if (!from) write_settings(run_, recipe_);  // a run that resumes keeps its own until its first save
     processes_.barrier();
   }
@@ -270,21 +272,29 @@ TrainResult Trainer::run() {
   }
 }
 
+bool Trainer::owes_evaluation() const {
+  return done_ > 0 && evaluates_at(done_) && history_.evaluated() != done_;
+}
+
 void Trainer::note_start() {
   const auto event = done_ > 0 ? RunEvent::kResumed : RunEvent::kStarted;
   const auto text = done_ > 0 ? fmt::format("resumed after step {}", done_) : std::string("started");
-  history_.note(done_, event, text,
-                {{"steps", recipe_.train.steps},
-                 {"model", task_->description()},
-                 {"machine",
-                  {{"device", device_.description()},
-                   {"versions", device_.versions()},
-                   {"precision", precision_name(recipe_.train.precision, device_)},
-                   {"processes", processes_.world()},
-                   {"cores", available_cores()},
-                   {"peak_flops", use_.peak().flops},
-                   {"peak_by", name_of(use_.peak().source)},
-                   {"tightloop", kVersion}}}});
+  nlohmann::json more{{"steps", recipe_.train.steps},
+                      {"model", task_->description()},
+                      {"machine",
+                       {{"device", device_.description()},
+                        {"versions", device_.versions()},
+                        {"precision", precision_name(recipe_.train.precision, device_)},
+                        {"processes", processes_.world()},
+                        {"cores", available_cores()},
+                        {"peak_flops", use_.peak().flops},
+                        {"peak_by", name_of(use_.peak().source)},
+                        {"tightloop", kVersion}}}};
+  if (!history_.compares_anew().empty()) {  // of the main process
+    log::warn("{}", history_.compares_anew());
+    more["best_after"] = owes_evaluation() ? done_ - 1 : done_;
+  }
+  history_.note(done_, event, text, more);
 }
 
 TrainResult Trainer::train() {
@@ -308,8 +318,7 @@ TrainResult Trainer::train() {
 
   StepWatch watch(train.steps, device_.is_cuda(), processes_.world() > 1, processes_.main());
   Next next = Next::kGoOn;
-  // A run that was stopped between a save and its evaluation makes up for it.
-  if (done_ > 0 && evaluates_at(done_) && history_.evaluated() != done_) next = evaluate(done_, result);
+  if (owes_evaluation()) next = evaluate(done_, result);
   const int64_t first = done_ + 1;
   for (int64_t step = first; step <= last && next == Next::kGoOn; ++step) {
     const double epoch = start_.epoch;
@@ -396,6 +405,8 @@ std::optional<Task::Evaluation> Trainer::measure(int64_t step) {
     text += (text.empty() ? "" : ", ") + evaluation_text(name, value);
   }
   metrics_->line(line);
+  metrics_->flush(
+      kFlushWait);  // a kill must not find a checkpoint that counts as evaluated, and no such line
   log::info("step {}: {}", step, text);
   return values;
 }
@@ -411,8 +422,7 @@ void Trainer::sample(int64_t step) {
     log::info("step {}, a sample: {}", step, sample_text(samples.front()));
   } catch (const std::exception& error) {
     if (interrupted()) return;
-    const std::string text = error.what();
-    log::warn("step {}: there are no samples, training goes on: {}", step, text.substr(0, text.find('\n')));
+    log::warn("step {}: there are no samples, training goes on: {}", step, first_line(error.what()));
     device_.empty_cache();
   }
 }

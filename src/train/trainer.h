@@ -106,6 +106,8 @@ class Trainer {
   std::unique_ptr<Progress> make_progress() const;
   bool stop_wanted(int64_t step);
   bool evaluates_at(int64_t step) const;
+  /// Whether the run was stopped between a save and its evaluation, which is to be made up for.
+  bool owes_evaluation() const;
   bool saves_at(int64_t step) const;  // whatever the time
   /// run() without the account of it in events.jsonl.
   TrainResult train();

@@ -131,6 +131,17 @@ TEST(Config, AnUnknownKeyNamesTheNearest) {
   Bound bound;
   const auto message = error_of(ExitCode::kUsage, [&] { bound.config.apply({"--part.stepz", "1"}); });
   EXPECT_NE(message.find("'part.steps'"), std::string::npos) << message;
+  struct Kept {
+    int64_t best = 0, newest = 0, seeds = 0;
+    void describe(Fields& fields) {
+      fields.add("keep_newest", newest, "A count");
+      fields.add("keep_best", best, "A count");
+      fields.add("weep", seeds, "Another");
+    }
+  } kept;
+  bound.config.add_section("kept", kept, "What is kept");
+  const auto begun = error_of(ExitCode::kUsage, [&] { bound.config.set("kept.keep", "1"); });
+  EXPECT_NE(begun.find("'kept.keep_best'"), std::string::npos) << begun;
   const auto far = error_of(ExitCode::kUsage, [&] { bound.config.set("completely.different", "1"); });
   EXPECT_EQ(far.find("Did you mean"), std::string::npos) << far;
 }

@@ -129,6 +129,11 @@ TEST_F(Checkpoints, DamagedOnesAreNotAveraged) {
   EXPECT_TRUE(contains(made.output, "The checkpoint of step 4 is passed over: ")) << made.output;
   EXPECT_FALSE(contains(made.output, "taken instead")) << made.output;
   EXPECT_TRUE(contains(made.output, "The weights of steps 2, 6, averaged into runs/averaged")) << made.output;
+  const auto listed = in("runs");
+  EXPECT_TRUE(contains(listed.output, "averaged  averaged ")) << listed.output;
+  const auto resumed = in("train --resume runs/averaged");
+  EXPECT_EQ(resumed.exit_code, 2) << resumed.output;
+  EXPECT_TRUE(contains(resumed.output, "there is no training to go on with")) << resumed.output;
   const auto named = in("average --run mine@6 --last 2 --output runs/named");
   EXPECT_EQ(named.exit_code, 0) << named.output;
   EXPECT_FALSE(contains(named.output, "step 8")) << named.output;

@@ -48,10 +48,17 @@ TEST(Folders, AKillBeforeTheFirstCheckpointBringsTheReplacedRunBack) {
                          "--train.steps 1000000 --train.save_steps 0 --run.name a --overwrite & child=$!; " +
                          when("grep -q global_step runs/a/metrics.jsonl 2>/dev/null && "
                               "! ls runs/a/checkpoints/step* 2>/dev/null") +
-                         "tightloop generate --run runs/a --prompt x; "
+                         "tightloop generate --run runs/a --prompt x; tightloop eval --run a@best; "
                          "kill -KILL $child; wait $child");
   EXPECT_EQ(killed.exit_code, 137) << killed.output;
   EXPECT_TRUE(contains(killed.output, "runs/.a.replaced")) << "while it is being replaced: " << killed.output;
+  EXPECT_FALSE(contains(killed.output, "so there is no '@best'")) << killed.output;
+  ASSERT_EQ(run(folder.path(), "cp -r runs again").exit_code, 0);
+  const auto listed = run(folder.path(), "tightloop runs again; tightloop checkpoint ls again/a");
+  EXPECT_TRUE(contains(listed.output, "'again/a' is the earlier run again")) << listed.output;
+  EXPECT_TRUE(contains(listed.output, "finished")) << listed.output;
+  const auto checked = run(folder.path(), "cp -r runs runs2; tightloop checkpoint ls runs2/a");
+  EXPECT_TRUE(contains(checked.output, "'runs2/a' is the earlier run again")) << checked.output;
   const auto use = run(folder.path(), "tightloop generate --prompt x --max-tokens 2");
   EXPECT_EQ(use.exit_code, 0) << use.output;
   EXPECT_TRUE(contains(use.output, "'runs/a' is the earlier run again")) << use.output;

@@ -206,7 +206,7 @@ def check_long(page, program, folder):
     """A run of more points than are shown: means are those of all of them. And numbers of an odd size."""
     run, count = folder / "runs" / "long", 6000
     run.mkdir(exist_ok=True)
-    (run / "config.yaml").write_text("train:\n  best_by: accuracy\n  steps: 7000\n")
+    (run / "config.yaml").write_text('train:\n  best_by: "accuracy"\n  steps: 7000\n')
     times = {"perf/forward_time": 0.125, "perf/backward_time": 0.25, "perf/communication": 0.0625}
     with open(run / "metrics.jsonl", "w") as out:
         for step in range(1, count + 1):
@@ -233,6 +233,16 @@ def check_long(page, program, folder):
     rows = page.eval(f"""(() => {{ const panel = {PANEL % 'training/grad_norm'}; panel.querySelectorAll('.chart-head button')[1].click();
         return [...panel.querySelectorAll('tbody tr')].map((row) => [...row.children].map((cell) => cell.textContent)); }})()""")
     check("the table has a row for what is not a number", ["3,000", "NaN"] in rows, str(rows))
+    check_best_anew(page, program, run)
+
+
+def check_best_anew(page, program, run):
+    """Evaluations before a resume with other held-out data are not compared with those after it."""
+    (run / "events.jsonl").write_text(json.dumps({"time": 1, "event": "resumed", "global_step": 4500, "best_after": 4000}) + "\n")
+    subprocess.run([program, "report", str(run)], check=True, stderr=subprocess.DEVNULL)
+    page.open((run / "report.html").as_uri())
+    text = page.eval("document.body.textContent")
+    check("the best is looked for anew", "best accuracy 0.25 at step 6,000" in text)
 
 
 def check_training(page, program, folder):

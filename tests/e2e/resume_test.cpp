@@ -49,6 +49,18 @@ void write_text(const TempFolder& folder) {
   write_file_whole(folder / "a.txt", text);
 }
 
+TEST(Resume, ARateOfZeroIsWarnedOfOnce) {
+  const TempFolder folder;
+  begin(folder);
+  const auto resumed = resume(folder, "--train.lr 0");
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_TRUE(contains(resumed.output, "train.lr is 0: nothing will be learned")) << resumed.output;
+  const auto again = run(folder.path(), "tightloop train --resume runs/a --train.stop_at 8");
+  EXPECT_EQ(again.exit_code, 0) << again.output;
+  EXPECT_TRUE(contains(again.output, "Trained to step 8")) << again.output;
+  EXPECT_FALSE(contains(again.output, "nothing will be learned")) << "nothing was changed\n" << again.output;
+}
+
 TEST(ResumeVerb, ARefusedOverrideTouchesNothing) {
   const TempFolder folder;
   begin(folder);

@@ -239,7 +239,7 @@ TEST(Runs, WrongNamesAreSentences) {
     EXPECT_TRUE(contains(outcome.output, part)) << command << "\n" << outcome.output;
   };
   fs::create_directories(folder.path() / "empty");
-  expect("runs nowhere", "there is no folder 'nowhere' with runs");
+  expect("runs nowhere", "there is no folder 'nowhere' with a run");
   expect("runs --compare one", "--compare");
   expect("runs --compare one two", "there is no folder 'one'");
   expect("top", "there is no run in 'runs'");

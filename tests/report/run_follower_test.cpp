@@ -7,6 +7,7 @@
 #include "core/files.h"
 #include "core/folder_lock.h"
 #include "support.h"
+#include "train/run/checkpoint.h"
 #include "train/watch/run_list.h"
 #include "train/watch/view_text.h"
 
@@ -174,6 +175,53 @@ TEST(RunFollower, StatesAreThoseOfTheLockAndTheLastEvent) {
   EXPECT_EQ(after("resumed"), RunState::kCrashed);
   EXPECT_EQ(after("failed"), RunState::kCrashed);
   EXPECT_EQ(after("finished"), RunState::kFinished);
+}
+
+// Whatever comes first: lines of older versions have no time, and a rollback has all of them read again.
+TEST(RunFollower, EvaluationsOnOtherDataAreNotTheBest) {
+  RunView view;
+  const auto evaluate = [&](int64_t step, double loss) {
+    view.add_metrics({{"global_step", step}, {"eval/loss", loss}});
+  };
+  const auto best = [&] { return view.best() ? view.best()->first : 0; };
+  evaluate(10, 0.1), evaluate(20, 0.5);
+  view.add_event({{"event", "resumed"}, {"global_step", 20}, {"best_after", 19}});
+  EXPECT_EQ(best(), 0);
+  evaluate(20, 0.6), evaluate(30, 0.7);
+  EXPECT_EQ(best(), 20) << "what the resumed run made up for";
+  view.forget_metrics();
+  evaluate(10, 0.1), evaluate(30, 0.7);
+  EXPECT_EQ(best(), 30);
+}
+
+// Over a network a lock of another machine is not seen: whether its process lives is not known.
+TEST(RunFollower, OneOfAnotherMachineHasNotCrashed) {
+  const TempFolder folder;
+  const auto root = make_run(folder, "a");
+  append(root / "events.jsonl", "{\"time\":5,\"global_step\":5,\"event\":\"started\"}\n");
+  write_file(root / FolderLock::kFile, "process 4711 on another-machine");
+  const RunView view = summary_of(root);
+  EXPECT_EQ(view.state, RunState::kElsewhere);
+  std::string text;
+  for (const auto& line : view_lines(view, 200, view.news + 120, false)) text += line + "\n";
+  EXPECT_NE(text.find("process 4711 on another-machine"), std::string::npos) << text;
+  EXPECT_NE(text.find("last written 2m00s ago"), std::string::npos) << text;
+  EXPECT_EQ(text.find("crashed"), std::string::npos) << text;
+  EXPECT_EQ(view.json(6)["owner"], "process 4711 on another-machine");
+  append(root / "events.jsonl", "{\"time\":6,\"global_step\":5,\"event\":\"failed\"}\n");
+  EXPECT_EQ(state_of(root), RunState::kCrashed) << "it said so itself";
+  { const FolderLock lock(root); }
+  write_file(root / "events.jsonl", "{\"time\":5,\"global_step\":5,\"event\":\"started\"}\n");
+  EXPECT_EQ(state_of(root), RunState::kCrashed);
+}
+
+TEST(RunFollower, AveragedWeightsAreNoTrainingThatStopped) {
+  const TempFolder folder;
+  const auto root = make_run(folder, "a");
+  save_checkpoint(root / "checkpoints", 40, {}, {}, {{"averaged", {20, 40}}});
+  EXPECT_EQ(state_of(root), RunState::kAveraged);
+  append(root / "events.jsonl", "{\"time\":5,\"global_step\":60,\"event\":\"stopped\"}\n");
+  EXPECT_EQ(state_of(root), RunState::kStopped) << "it was trained since";
 }
 
 TEST(RunFollower, RunsOfOlderVersionsHaveNoEvents) {

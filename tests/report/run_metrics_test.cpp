@@ -46,6 +46,23 @@ Recipe passes_recipe() {
   return recipe;
 }
 
+// A kill right after an evaluation must not leave a checkpoint that counts as evaluated, and no line of it.
+TEST(RunMetrics, AnEvaluationIsInTheFileBeforeAnythingCountsOnIt) {
+  const TempFolder folder;
+  auto recipe = small_recipe();
+  recipe.train.steps = 4, recipe.train.eval_steps = 2, recipe.log.flush_steps = 0;
+  const auto run = RunFolder::create(folder / "run", false);
+  Trainer trainer(recipe, run);
+  int evaluations = 0;
+  trainer.also_sample([&]() -> std::vector<TrainingSample> {  // asked right after the evaluation was kept
+    EXPECT_TRUE(lines_in(run.metrics()).back().contains("eval/loss"));
+    ++evaluations;
+    return {};
+  });
+  trainer.run();
+  EXPECT_EQ(evaluations, 2);
+}
+
 TEST(RunMetrics, MeanLossesOfTheRunAndOfEachEpoch) {
   const TempFolder folder;
   const auto run = RunFolder::create(folder / "run", false);

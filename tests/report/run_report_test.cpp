@@ -85,6 +85,13 @@ TEST_F(RunReports, ARunThatIsResumedDropsLines) {
   EXPECT_TRUE(run["notes"].empty()) << run["notes"];
 }
 
+TEST_F(RunReports, TheBestIsOfEvaluationsOnTheSameData) {
+  EXPECT_FALSE(RunReport(root_).read().contains("best_after"));
+  append("events.jsonl", "{\"event\": \"resumed\", \"global_step\": 25, \"best_after\": 20}\n");
+  append("events.jsonl", "{\"event\": \"resumed\", \"global_step\": 30}\n");
+  EXPECT_EQ(RunReport(root_).read()["best_after"], 20);
+}
+
 TEST_F(RunReports, BrokenLinesAreCountedAndLeftOut) {
   append("metrics.jsonl",
          "{\"global_step\": 30, \"train\n\n{\"global_step\": 40, \"training/loss\": 1}\n[1]\n");

@@ -4,8 +4,10 @@
 
 #include "support.h"
 #include "train/run/checkpoint.h"
+#include "train/run/checkpoint_name.h"
 #include "train/small_recipe.h"
 #include "train/trainer.h"
+#include "train/watch/run_follower.h"
 
 namespace tightloop {
 namespace {
@@ -91,6 +93,99 @@ TEST(BestEvaluation, DecidesWhichCheckpointStays) {
   recipe.train.best_by = BestBy::kLoss, recipe.train.steps = 10;
   Trainer(recipe, run, {.resume_from = load_checkpoint(run.checkpoints())}).run();
   EXPECT_EQ(load_checkpoint(run.checkpoints()).metadata["best"]["by"], "loss");
+}
+
+TEST(BestEvaluation, IsNotComparedWithThoseOnOtherData) {
+  const auto of = [](const char* val, const char* train) {
+    nlohmann::json files{{{"part", "train"}, {"bytes", 5}, {"xxh3", train}}};
+    if (*val) files.push_back({{"part", "val"}, {"bytes", 5}, {"xxh3", val}});
+    return nlohmann::json{{"data", {{"per_file", 1}, {"files", files}}}};
+  };
+  const Recipe recipe;
+  EXPECT_EQ(measured_otherwise(of("a", "b"), of("a", "c"), recipe, recipe), "")
+      << "other data is learned from";
+  EXPECT_NE(measured_otherwise(of("a", "b"), of("d", "b"), recipe, recipe), "");
+  EXPECT_NE(measured_otherwise(of("", "b"), of("", "c"), recipe, recipe), "")
+      << "held out of what has changed";
+  auto old = of("a", "b");
+  for (auto& file : old["data"]["files"]) file.erase("part");
+  EXPECT_EQ(measured_otherwise(old, of("a", "b"), recipe, recipe), "") << "older versions had no parts";
+  EXPECT_NE(measured_otherwise(old, of("d", "b"), recipe, recipe), "");
+}
+
+TEST(BestEvaluation, IsNotComparedWithThoseOfMoreOrFewerRows) {
+  const auto otherwise = [](const Recipe& before, const Recipe& now) {
+    return measured_otherwise(nlohmann::json::object(), nlohmann::json::object(), before, now);
+  };
+  Recipe recipe, other;
+  recipe.train.eval_batches = other.train.eval_batches = 16;
+  recipe.train.micro_batch = other.train.micro_batch = 8;
+  EXPECT_EQ(otherwise(recipe, other), "");
+  other.train.eval_batches = 8, other.train.micro_batch = 16;
+  EXPECT_EQ(otherwise(recipe, other), "") << "as many rows";
+  other.train.micro_batch = 8;
+  EXPECT_NE(otherwise(recipe, other), "");
+  other.train.eval_batches = recipe.train.eval_batches = 0;
+  other.train.micro_batch = 2;
+  EXPECT_EQ(otherwise(recipe, other), "") << "all that are held out";
+
+  recipe.model.family = other.model.family = "seq2seq";
+  recipe.train.best_by = other.train.best_by = BestBy::kLoss;
+  other.train.eval_batches = 99, other.train.eval_translations = recipe.train.eval_translations + 1;
+  EXPECT_EQ(otherwise(recipe, other), "") << "the loss is of all pairs";
+  recipe.train.best_by = other.train.best_by = BestBy::kChrf;
+  EXPECT_NE(otherwise(recipe, other), "");
+  other.train.eval_translations = recipe.train.eval_translations;
+  other.train.bleu_tokenize = BleuTokens::kZh;
+  EXPECT_EQ(otherwise(recipe, other), "") << "chrF has no tokens";
+  recipe.train.best_by = other.train.best_by = BestBy::kBleu;
+  EXPECT_NE(otherwise(recipe, other), "");
+}
+
+// What a warning promised holds for the processes after it.
+TEST(BestEvaluation, TheFormerOneStaysUntilThereIsAnother) {
+  const TempFolder folder;
+  const auto run = RunFolder::create(folder / "run", false);
+  auto recipe = small_recipe();
+  recipe.train.steps = 20, recipe.train.eval_steps = 2, recipe.train.save_steps = 1;
+  recipe.train.keep_checkpoints = 1, recipe.train.stop_at = 4;
+  Trainer(recipe, run).run();
+  auto state = read_checkpoint_state(run.checkpoints(), 4).metadata;
+  state["best"] = {{"step", 2}, {"by", "loss"}, {"value", 1e-9}, {"loss", 1e-9}};
+  update_metadata(run.checkpoints(), 4, state);
+  save_checkpoint(run.checkpoints(), 2, {}, {}, nlohmann::json::object());
+
+  const auto resume = [&](int64_t stop_at) {
+    recipe.train.stop_at = stop_at;
+    Trainer(recipe, run, {.resume_from = load_checkpoint(run.checkpoints())}).run();
+    return checkpoint_steps(run.checkpoints());
+  };
+  recipe.train.eval_batches += 1, recipe.train.eval_steps = 10;
+  EXPECT_EQ(resume(6), (std::vector<int64_t>{2, 6}));
+  EXPECT_EQ(best_step_of(run.checkpoints()), 2);
+  EXPECT_EQ(resume(8), (std::vector<int64_t>{2, 8})) << "of which the checkpoint alone knows";
+  EXPECT_EQ(resume(11), (std::vector<int64_t>{10, 11})) << "there is another";
+  EXPECT_EQ(best_step_of(run.checkpoints()), 10);
+}
+
+// A best of before, on easier data, would never be reached again.
+TEST(BestEvaluation, IsLookedForAnewWhereWhatIsMeasuredHasChanged) {
+  const TempFolder folder;
+  const auto run = RunFolder::create(folder / "run", false);
+  auto recipe = small_recipe();
+  recipe.train.steps = 4, recipe.train.eval_steps = 2, recipe.train.save_steps = 2;
+  Trainer(recipe, run).run();
+  auto from = load_checkpoint(run.checkpoints());
+  from.metadata["best"] = {{"step", 2}, {"by", "loss"}, {"value", 1e-9}, {"loss", 1e-9}};
+  recipe.train.steps = 6;
+  Trainer(recipe, run, {.resume_from = from}).run();
+  EXPECT_EQ(load_checkpoint(run.checkpoints()).metadata["best"]["step"], 2) << "nothing has changed";
+  recipe.train.steps = 8, recipe.train.eval_batches += 1;
+  Trainer(recipe, run, {.resume_from = load_checkpoint(run.checkpoints())}).run();
+  EXPECT_EQ(load_checkpoint(run.checkpoints()).metadata["best"]["step"], 8);
+  const auto bests = summary_of(run.root()).best();
+  ASSERT_TRUE(bests);
+  EXPECT_EQ(bests->first, 8) << "nor does who watches compare them";
 }
 
 }  // namespace

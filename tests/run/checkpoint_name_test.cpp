@@ -134,6 +134,12 @@ TEST(CheckpointList, SaysWhatEachIs) {
   EXPECT_NE(message.find("model.safetensors' is damaged"), std::string::npos) << message;
   EXPECT_EQ(list_checkpoints(run)[1].health, CheckpointHealth::kDamaged) << "what was found is kept";
   EXPECT_EQ(list_checkpoints(run)[1].problem, message);
+  bytes.back() ^= 1;
+  const auto time = fs::last_write_time(model);
+  write_file_whole(model, bytes);
+  fs::last_write_time(model, time);
+  EXPECT_EQ(list_checkpoints(run)[1].health, CheckpointHealth::kUnverified)
+      << "restored, with the time that the damaged one had";
   bytes.pop_back();
   write_file_whole(run.checkpoints() / "step-00000035/model.safetensors", bytes);
   all = list_checkpoints(run);

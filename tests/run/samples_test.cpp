@@ -206,6 +206,8 @@ TEST(SampleLog, AStepGetsItsSamplesOnceAndTextsAreCutForTheLog) {
   EXPECT_TRUE(sample_text(large).ends_with("ttt…")) << sample_text(large);
   const TrainingSample control{.prompt = "p", .text = std::string(100, '\x01')};
   EXPECT_LT(sample_text(control).size(), 210u) << "as it is printed";
+  EXPECT_EQ(sample_text({.prompt = "p", .text = " \n  "}), "p -> (only spaces)");
+  EXPECT_EQ(sample_text({.prompt = "p"}), "p -> (nothing)");
 }
 
 TEST(HeldOutAccuracy, IsTheFractionOfTopPredictionsThatAreRight) {

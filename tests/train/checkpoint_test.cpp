@@ -7,11 +7,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <fstream>
 #include <set>
+#include <thread>
 
 #include "core/files.h"
 #include "support.h"
@@ -55,6 +57,27 @@ TEST(Checkpoint, ADiskThatDoesNotSayHowLargeItIsMayHaveRoom) {
   const auto message =
       error_of(ExitCode::kCheckpoint, [] { save_checkpoint("/proc", 1, tensors(1), tensors(2)); });
   EXPECT_EQ(message.find("too little space"), std::string::npos) << message;
+}
+
+// What is read may go at any moment, since a training keeps the newest alone.
+TEST(Checkpoint, ALoadBesideATrainingFindsANewerOne) {
+  const TempFolder folder;
+  save_checkpoint(folder.path(), 1, tensors(1), tensors(1));
+  std::atomic<bool> done = false;
+  std::thread training([&] {
+    for (int64_t step = 2; !done; ++step) save_and_keep(folder.path(), step, tensors(step), tensors(step), 1);
+  });
+  std::string problem;
+  for (int k = 0; k < 300 && problem.empty(); ++k) try {
+      const auto loaded = load_checkpoint(folder.path());
+      if (!at::equal(loaded.weights.tensors.at("w"), tensors(static_cast<double>(loaded.step))[0].second))
+        problem = "other weights";
+    } catch (const std::exception& error) {
+      problem = error.what();
+    }
+  done = true;
+  training.join();
+  EXPECT_EQ(problem, "");
 }
 
 TEST(Checkpoint, TheNewestIsLoaded) {

@@ -200,17 +200,17 @@ TEST(Resume, OtherDocumentsOfTheSameFilesAreRefused) {
   EXPECT_GT(checkpoint.metadata.at("documents").at("val").at("tokens"), 0);
   const Trainer again(recipe, run, {.resume_from = checkpoint});
   nlohmann::json now = again.metadata();
-  EXPECT_TRUE(check_counts(run, checkpoint, now, false).empty());
+  EXPECT_TRUE(check_counts(run, checkpoint, now, {}).empty());
 
   now["documents"]["train"]["documents"] = 399;
-  const auto why = error_of(ExitCode::kData, [&] { check_counts(run, checkpoint, now, false); });
+  const auto why = error_of(ExitCode::kData, [&] { check_counts(run, checkpoint, now, {}); });
   EXPECT_NE(why.find("documents of train: were 400, are 399"), std::string::npos) << why;
-  EXPECT_EQ(check_counts(run, checkpoint, now, true).size(), 1u);
+  EXPECT_EQ(check_counts(run, checkpoint, now, {{}, true}).size(), 1u);
 
   checkpoint.metadata.erase("documents");
-  EXPECT_TRUE(check_counts(run, checkpoint, now, false).empty());
+  EXPECT_TRUE(check_counts(run, checkpoint, now, {}).empty());
   now["documents"]["bad"] = 1;
-  EXPECT_EQ(check_counts(run, checkpoint, now, false).size(), 1u);
+  EXPECT_EQ(check_counts(run, checkpoint, now, {}).size(), 1u);
 }
 
 TEST(Resume, ARateThatRisesAsPlannedIsNotMentioned) {

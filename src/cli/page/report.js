@@ -111,7 +111,7 @@ async function follow() {
   live.hidden = false;
   live.textContent = 'live';
   for (;;) {
-    const running = data.runs.some((run) => run.state === 'running');
+    const running = data.runs.some((run) => ['running', 'elsewhere'].includes(run.state));
     await new Promise((resume) => setTimeout(resume, running ? 2000 : 5000));
     if (document.hidden) continue;
     try {

@@ -14,10 +14,15 @@ function tile(name, value, more) {
 
 /** The best one, by train.best_by: "0.1811 at step 450", "accuracy 0.412 at step 450". */
 function bestEvaluation(run) {
-  const by = Object.hasOwn(run.settings, 'train.best_by') ? run.settings['train.best_by'] : 'loss', metric = `eval/${by}`;
+  const by = (run.settings['train.best_by'] ?? 'loss').replaceAll('"', ''), metric = `eval/${by}`;  // a text of YAML
   const curve = Object.hasOwn(run.curves, metric) ? run.curves[metric] : null;
   if (!curve || !curve.values.length) return '';
-  const at = curve.values.indexOf(by === 'loss' ? Math.min(...curve.values) : Math.max(...curve.values));
+  // Evaluations on other held-out data, before a resume that said so, are not compared.
+  const counts = (at) => Number.isFinite(curve.values[at]) && curve.steps[at] > (run.best_after ?? -1);
+  const better = (one, other) => (by === 'loss' ? curve.values[one] < curve.values[other] : curve.values[one] > curve.values[other]);
+  let at = -1;
+  for (let i = 0; i < curve.values.length; ++i) if (counts(i) && (at < 0 || better(i, at))) at = i;
+  if (at < 0) return '';
   return `best ${by === 'loss' ? '' : by + ' '}${valueText(curve.values[at])} at step ${wholeText(curve.steps[at])}`;
 }
 

@@ -73,6 +73,9 @@ void average(const AverageArguments& given) {
   if (whole.size() < 2)
     throw checkpoint_error("of the {} checkpoints of '{}'{} {} can be read; averaging needs two or more.",
                            steps.size(), options.run, bound, whole.empty() ? "none" : "one");
+  if (static_cast<size_t>(options.last) > whole.size())
+    log::info("There are {}{}, fewer than --last {}.", counted(whole.size(), "checkpoint"), bound,
+              options.last);
   // Settings and tokenizer are copied: they must be the weights' own.
   const SavedModel checked(options.run, whole.back().step);
   steps.clear();
@@ -91,8 +94,9 @@ void average(const AverageArguments& given) {
     }
   }
   nlohmann::json metadata = whole.back().metadata;
-  metadata["averaged"] = steps;
-  for (const char* key : {"best", "worse", "evaluated", "passing"}) metadata.erase(key);  // of other weights
+  metadata[kAveraged] = steps;
+  for (const char* key : {"best", "former_best", "worse", "evaluated", "passing"})
+    metadata.erase(key);  // of other weights
   const auto output = RunFolder::create(options.output, /*overwrite=*/false);
   try {
     for (const auto& name : {"config.yaml", "tokenizer", "tokenizer_target"})

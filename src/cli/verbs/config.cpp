@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
+#include <algorithm>
+#include <cctype>
 #include <memory>
 #include <optional>
 
@@ -36,6 +38,33 @@ void show_setting(const std::string& key, Config& config) {
   put(shown(fmt::format("--{} {}\n    {} ({})\n", key, field->text(), field->help(), field->kind())));
 }
 
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+/// The settings whose name or help has the word; empty where none has.
+std::string settings_with(const std::string& word, Config& config) {
+  std::string found;
+  const Field* meant = config.field(word);  // also by the name that another trainer has for it
+  for (const auto& section : config.sections())
+    for (const auto& field : section.fields.all())
+      if (const std::string name = fmt::format("{}.{}", section.name, field.name());
+          &field == meant || lower(name + " " + field.help()).find(lower(word)) != std::string::npos)
+        found += fmt::format("--{} {}\n    {} ({})\n", name, field.text(), field.help(), field.kind());
+  return found;
+}
+
+Error unknown_word(const std::string& word, const Config& config) {
+  std::vector<std::string> sections;
+  for (const auto& section : config.sections()) sections.push_back(section.name);
+  const auto section = nearest(word, sections), guess = section ? section : config.guess(word);
+  return usage_error(
+      "'{}' is no recipe and no section, and no setting has it in its name or help.{} 'tightloop config' "
+      "lists all of them.",
+      word, guess ? fmt::format(" Did you mean '{}'?", *guess) : "");
+}
+
 /// A part of what to_yaml() gives.
 std::string section_yaml(const Config& config, const std::string& name) {
   std::string yaml = name + ":\n";
@@ -53,8 +82,14 @@ void show(const ConfigArguments& options, const Settings& settings) {
     return show_setting(options.file, config);
   }
   std::string section = options.section;
-  if (section.empty() && !path_exists(options.file) && config.has_section(options.file))
+  const bool is_word = !options.file.empty() && !path_exists(recipe_file(options.file));
+  const bool is_search = is_word && section.empty() && !options.yaml && !options.markdown && settings.empty();
+  if (section.empty() && is_word && config.has_section(options.file))
     section = options.file;
+  else if (const auto found = is_search ? settings_with(options.file, config) : ""; !found.empty())
+    return put(shown(found));
+  else if (is_search && options.file.find_first_of("./") == std::string::npos)
+    throw unknown_word(options.file, config);
   else if (!options.file.empty())
     config.load(recipe_file(options.file));
   config.apply(settings);
@@ -71,12 +106,16 @@ void show(const ConfigArguments& options, const Settings& settings) {
 void add_config(CLI::App& app, const Settings& settings) {
   auto options = std::make_shared<ConfigArguments>();
   auto* verb = app.add_subcommand("config", "List every setting with its value and help");
-  verb->add_option("FILE", options->file,
-                   "Show the values this recipe gives (or: the name of a section or a setting)");
+  verb->add_option(
+      "FILE", options->file,
+      "Show the values this recipe gives (or: the name of a section or a setting, or a word to look for)");
   verb->add_option("--section", options->section, "Only this section");
   verb->add_flag("--markdown", options->markdown, "As the page docs/configuration.md");
   verb->add_flag("--yaml", options->yaml, "As a recipe");
-  verb->footer("Example: tightloop config configs/quickstart.yaml --section train");
+  verb->footer(
+      "Examples:\n"
+      "  tightloop config configs/quickstart.yaml --section train\n"
+      "  tightloop config warmup               settings with that word in their name or help");
   verb->callback([=] { show(*options, settings); });
 }
 

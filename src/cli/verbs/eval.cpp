@@ -111,6 +111,9 @@ void measure_text(const EvalArguments& options, LoadedRun& run, bool cut, Findin
   const auto text = read_text_tokens(options.input, cut ? &run.recipe.data : nullptr, *run.tokenizer);
   TextLossOptions how;
   how.window = options.window > 0 ? options.window : run.recipe.model.context;
+  if (how.window > run.recipe.model.context)
+    log::warn("A window of {} tokens is longer than the {} that the model was trained on (model.context).",
+              how.window, run.recipe.model.context);
   how.stride = options.stride;
   if (options.batch > 0) how.rows = options.batch;
   const auto loss = text_loss(*run.model, text.ids, how);
@@ -169,16 +172,15 @@ void ask(const EvalArguments& options, LoadedRun& run, const std::vector<ExamQue
 }
 
 /// The loss of the pairs that a translation run held out; BLEU and chrF of them, by a beam search.
-void evaluate_translator(const EvalArguments& options, const std::string& folder, std::optional<int64_t> step,
-                         const Settings& settings) {
+void evaluate_translator(const EvalArguments& options, const std::string& folder, const RunFolder& run_folder,
+                         const SavedModel& saved, const Settings& settings) {
   constexpr size_t kShown = 8;
   say_unused(options,
              {"--input", "--questions", "--window", "--stride", "--batch", "--samples", "--temperature",
               "--max-tokens"},
              "a translator is measured on its held-out pairs");
-  auto run = load_translator(folder, options.model.device, step, options.model.precision);
+  auto run = load_translator(saved, options.model.device, options.model.precision);
   const auto applied = apply_settings(run.recipe, settings);
-  const RunFolder run_folder(checkpoint_place(folder).run);
   check_own_data(run.recipe, run_folder, run.metadata, applied);
   const auto dataset = load_dataset(run.recipe.data, run.recipe.tasks, *run.tokenizers.source,
                                     run.recipe.chat, &run.tokenizers.target(), run_folder.index());
@@ -206,14 +208,12 @@ void evaluate(const EvalArguments& options, const Settings& settings) {
   if (options.samples > 1 && options.temperature == 0)
     throw usage_error("at temperature 0 all {} samples would be the same.", options.samples);
   const std::string folder = options.model.folder();
-  const auto [step, translates] = [&] {
-    const SavedModel saved(folder);
-    // By its step, so that a damaged one after it is spoken of once.
-    return std::pair(saved.step() > 0 ? std::optional(saved.step()) : std::nullopt,
-                     saved.recipe().model.translates());
-  }();
-  if (translates) return evaluate_translator(options, folder, step, settings);
-  auto run = load_model(folder, options.model.device, step, options.model.precision);
+  // Looked for and opened once: a training may remove a checkpoint at any moment.
+  const RunFolder run_folder(checkpoint_place(folder).run);
+  const SavedModel saved(folder);
+  if (saved.recipe().model.translates())
+    return evaluate_translator(options, folder, run_folder, saved, settings);
+  auto run = load_model(saved, options.model.device, options.model.precision);
   const auto applied = apply_settings(run.recipe, settings);
   if (options.input.empty()) say_unused(options, {"--window", "--stride"}, "it is for a text (--input)");
   if (!options.input.empty() && options.questions.empty())
@@ -231,7 +231,6 @@ void evaluate(const EvalArguments& options, const Settings& settings) {
   if (options.input.empty() && options.questions.empty()) {
     if (!has_data(run.recipe.data))
       throw usage_error("'{}' has no data of its own: name a text (--input) or --questions.", folder);
-    const RunFolder run_folder(checkpoint_place(folder).run);
     check_own_data(run.recipe, run_folder, run.metadata, applied);
     const auto dataset = load_dataset(run.recipe.data, run.recipe.tasks, *run.tokenizer, run.recipe.chat,
                                       nullptr, run_folder.index());

@@ -25,6 +25,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kLookEvery{500};
 constexpr int kTextWidth = 80;
+constexpr double kNewsElsewhere = 600;  // seconds
 
 struct TopArguments {
   std::string run;
@@ -54,10 +55,17 @@ std::string ending_of(const RunView& view, const std::string& root) {
   const bool said = last && is_one_of(*last, {RunEvent::kFinished, RunEvent::kStopped});
   if (!view.failure.empty()) return fmt::format("{} has crashed: {}", view.name, printable(view.failure));
   if (view.state == RunState::kCrashed)
-    return fmt::format("{} has crashed: {}. {}", view.name, view.crash(),
+    return fmt::format("{} has crashed: {}. {}", view.name, view.remark(),
                        view.saved_step > 0
                            ? fmt::format("Go on with: tightloop train --resume {}", shell_word(root))
                            : "It has no checkpoint: train it again.");
+  if (view.state == RunState::kElsewhere)
+    return fmt::format(
+        "{}: {}. It last wrote {} ago. If it does not train any more, go on with: tightloop train --resume "
+        "{}",
+        view.name, view.remark(), human_seconds(unix_time() - view.news), shell_word(root));
+  if (view.state == RunState::kAveraged)
+    return fmt::format("{} was averaged from checkpoints: it has not been trained itself.", view.name);
   return said ? fmt::format("{}: {}", view.name, printable(view.text))
               : fmt::format("{} is not running.", view.name);
 }
@@ -77,14 +85,20 @@ class Watch {
     do {
       const bool changed = follower_.read(view_);
       show(changed);
-    } while (view_.state == RunState::kRunning && !left(keys));
+    } while (goes_on() && !left(keys));
     terminal::set_block({});
     if (json_) return;
     put(text_of(view_));
-    if (view_.state != RunState::kRunning) put(ending_of(view_, root_) + "\n");
+    if (!goes_on()) put(ending_of(view_, root_) + "\n");
   }
 
  private:
+  /// Of one elsewhere only its lines tell; a step or a save may take minutes.
+  bool goes_on() const {
+    return view_.state == RunState::kRunning ||
+           (view_.state == RunState::kElsewhere && unix_time() - view_.news < kNewsElsewhere);
+  }
+
   static bool left(KeyInput& keys) {
     const auto key = keys.wait(kLookEvery);
     if (!interrupted()) return key && (*key == 'q' || *key == 'Q');
@@ -101,7 +115,7 @@ class Watch {
       auto lines = view_lines(view_, terminal::columns() - 1, now, /*colours=*/true);
       lines.push_back(terminal::styled("q leaves; the run goes on", "2"));
       terminal::set_block(lines);
-    } else if (changed && now - shown_ >= progress_seconds() && view_.state == RunState::kRunning) {
+    } else if (changed && now - shown_ >= progress_seconds() && goes_on()) {
       put(text_of(view_));
       shown_ = now;
     }

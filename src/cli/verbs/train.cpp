@@ -136,9 +136,19 @@ Checkpoint choose_checkpoint(const RunFolder& run, Processes& processes) {
   return processes.main() ? std::move(checkpoint) : load_checkpoint(run.checkpoints(), step.item<int64_t>());
 }
 
+/// What is said of a recipe before it is trained.
+struct Preface {
+  std::vector<std::string> notes, warnings;
+};
+
 /// The trainer of a run. A new run that cannot begin leaves no folder behind.
-std::unique_ptr<Trainer> begin(const Recipe& recipe, const RunFolder& run, const TrainerOptions& options) {
+std::unique_ptr<Trainer> begin(const Recipe& recipe, const RunFolder& run, const TrainerOptions& options,
+                               const Preface& preface) {
   try {
+    if (options.processes->main()) log::to_file(run.log());
+    for (const auto& note : preface.notes) log::info("{}", note);
+    if (options.processes->main())
+      for (const auto& sentence : preface.warnings) log::warn("{}", sentence);
     auto trainer = std::make_unique<Trainer>(recipe, run, options);
     if (options.processes->main())  // prompts that cannot be read are found now
       trainer->also_sample(training_sampler(trainer->task(), trainer->recipe()));
@@ -158,18 +168,20 @@ void train(const TrainArguments& options, const Settings& settings) {
   if (options.accept_changed_data && options.resume.empty())
     throw usage_error("--accept-changed-data goes with --resume.");
   const bool is_new = options.resume.empty();
+  if (options.overwrite && !is_new)
+    throw usage_error("--overwrite replaces a run by a new one, and --resume goes on with it: not both.");
   Recipe recipe;
-  std::vector<std::string> unused, about_recipe;
+  Preface preface;
   if (is_new) {
-    recipe = read_recipe(options.file, settings, &about_recipe);
+    recipe = read_recipe(options.file, settings, &preface.notes);
     require_files(recipe.data);
     if (recipe.train.lr < 0 && recipe.train.init_from.empty())
       throw usage_error(
           "this recipe fine-tunes a model that is trained already: name a run, a checkpoint or a Hugging "
           "Face "
           "folder with --train.init_from. To train one from scratch there is configs/text.yaml.");
-    unused = unused_settings(recipe);
-    std::ranges::move(doubtful_settings(recipe), std::back_inserter(unused));
+    preface.warnings = unused_settings(recipe);
+    std::ranges::move(doubtful_settings(recipe), std::back_inserter(preface.warnings));
   }
   Processes processes;
   if (processes.world() > 1) terminal::use_plain_lines();
@@ -183,16 +195,15 @@ void train(const TrainArguments& options, const Settings& settings) {
     resumption = check_resume(run, *how.resume_from, {settings, options.accept_changed_data});
     if (!resumption.nothing_to_do.empty()) return log::info("{}", resumption.nothing_to_do);
     recipe = resumption.recipe;
+    preface.warnings = doubtful_settings(recipe);
+    for (const auto& said : doubtful_settings(resumption.was)) std::erase(preface.warnings, said);
   }
-  if (processes.main()) log::to_file(run.log());
-  for (const auto& note : about_recipe) log::info("{}", note);
-  if (processes.main())
-    for (const auto& sentence : unused) log::warn("{}", sentence);
-  const auto begun = begin(recipe, run, how);
+  const auto begun = begin(recipe, run, how, preface);
   Trainer& trainer = *begun;
   if (!is_new) {
-    std::ranges::move(check_counts(run, *how.resume_from, trainer.metadata(), options.accept_changed_data),
-                      std::back_inserter(resumption.notes));
+    std::ranges::move(
+        check_counts(run, *how.resume_from, trainer.metadata(), {settings, options.accept_changed_data}),
+        std::back_inserter(resumption.notes));
     check_resumed_epochs(trainer.recipe(), run, *how.resume_from, resumption);
     if (!resumption.nothing_to_do.empty()) return log::info("{}", resumption.nothing_to_do);
   }

@@ -154,6 +154,8 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string first_line(std::string_view text) { return printable(text.substr(0, text.find('\n'))); }
+
 bool locale_is_utf8(const char* lc_all, const char* lc_ctype, const char* lang) {
   for (const char* name : {lc_all, lc_ctype, lang}) {
     if (!name || !*name) continue;

@@ -34,6 +34,8 @@ std::string styled(const std::string& text, const char* style);
 /// Text that can do nothing to a terminal: control characters (but for line ends and tabs) and bytes that are
 /// not UTF-8 are spelled out, such as \\x1b. For data, names of files and messages that quote them.
 std::string printable(std::string_view text);
+/// The same of a message's first line: what torch throws goes on with where it was thrown.
+std::string first_line(std::string_view text);
 
 /// A word of a command that a user may copy, such as the name of a file: in single quotes where a shell would
 /// read it otherwise. bash, zsh and others; `fish` has its own rule for quotes inside.

@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
+#include <future>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -81,7 +83,12 @@ class Metrics::Writer {
   }
   void push_sample(nlohmann::json sample) { push({.sample = std::move(sample)}); }
   void push_rewind(int64_t step) { push({.rewind = step}); }
-  void push_flush() { push({}); }
+  void push_flush(std::chrono::milliseconds most) {
+    const auto flushed = std::make_shared<std::promise<void>>();
+    auto done = flushed->get_future();
+    push({.flushed = flushed});
+    if (most.count() > 0) done.wait_for(most);
+  }
   void stop(bool failed) {
     queue_.close();
     if (thread_.joinable()) thread_.join();
@@ -100,6 +107,7 @@ class Metrics::Writer {
     std::optional<int64_t> rewind{};
     std::optional<MetricsLine> line{};
     std::optional<nlohmann::json> sample{};
+    std::shared_ptr<std::promise<void>> flushed{};
   };
 
   void push(Item item) {
@@ -141,7 +149,11 @@ class Metrics::Writer {
       flushed_step_ = std::min(flushed_step_, *item.rewind);
       unflushed_ = true;
     }
-    if (!item.line && !item.sample) return flush();
+    if (!item.line && !item.sample) {
+      flush();
+      if (item.flushed) item.flushed->set_value();
+      return;
+    }
     unflushed_ = true;
     if (item.sample) return for_each_sink([&](Sink& sink) { sink.sample(*item.sample); });
     for_each_sink([&](Sink& sink) { sink.write(*item.line); });
@@ -198,7 +210,7 @@ void Metrics::rewind(int64_t step) {
   std::erase_if(losses_, [&](const auto& loss) { return loss.first > step; });
   writer_->push_rewind(step);
 }
-void Metrics::flush() { writer_->push_flush(); }
+void Metrics::flush(std::chrono::milliseconds most) { writer_->push_flush(most); }
 std::vector<double> Metrics::finish() {
   writer_->stop(/*failed=*/false);
   std::vector<double> losses;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -65,8 +66,9 @@ class Metrics {
   void sample(nlohmann::json sample);
   /// The run goes on after this step, at which it was before: later lines and losses are forgotten.
   void rewind(int64_t step);
-  /// All so far is to be on disk soon (before a checkpoint counts on it). Does not wait.
-  void flush();
+  /// All so far is to be in the files soon. Waits for that, but no longer than `most`: a sink that hangs must
+  /// not hold up training.
+  void flush(std::chrono::milliseconds most = {});
   /// Waits until all of it is written. The losses reported so far, in order. Without this call training
   /// counts as failed.
   std::vector<double> finish();

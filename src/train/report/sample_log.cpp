@@ -73,6 +73,8 @@ std::string sample_text(const TrainingSample& sample) {
   if (prompt.size() > kShownPrompt)
     prompt = "…" + prompt.substr(character_from(prompt, prompt.size() - kShownPrompt));
   if (text.size() > kShownText) text = text.substr(0, character_from(text, kShownText)) + "…";
+  if (sample.text.find_first_not_of(" \t\r\n") == std::string::npos)
+    text = sample.text.empty() ? "(nothing)" : "(only spaces)";
   return fmt::format("{} -> {}", prompt, text);
 }
 

@@ -9,6 +9,66 @@
 
 namespace tightloop {
 
+namespace {
+
+using nlohmann::json;
+
+/// Sizes and, where they can be compared, hashes of the files that are evaluated on; of all files where these
+/// are held out of them, or where it is not known which are (`parts`).
+json evaluated_files(const json& data, bool hashes, bool parts) {
+  json all = json::array(), apart = json::array();
+  for (const json& file : data.at("files")) {
+    all.push_back({file.at("bytes"), hashes ? file.at("xxh3") : json()});
+    if (parts && file.value("part", "").starts_with("val")) apart.push_back(all.back());
+  }
+  return apart.empty() ? all : apart;
+}
+
+/// Older versions did not say what a file is read for.
+bool says_parts(const json& data) {
+  return std::ranges::all_of(data.at("files"), [](const json& file) { return file.contains("part"); });
+}
+
+bool same_held_out_data(const json& was, const json& is) {
+  constexpr const char *kCounts = "documents", *kFiles = "data";
+  if (was.contains(kCounts) && is.contains(kCounts) && was[kCounts].at("val") != is[kCounts].at("val"))
+    return false;
+  if (!was.contains(kFiles) || !is.contains(kFiles)) return true;
+  const bool hashes = was[kFiles].at("per_file") == is[kFiles].at("per_file");
+  const bool parts = says_parts(was[kFiles]) && says_parts(is[kFiles]);
+  return evaluated_files(was[kFiles], hashes, parts) == evaluated_files(is[kFiles], hashes, parts);
+}
+
+/// 0: all that are held out.
+int64_t evaluated_rows(const TrainConfig& train) { return train.eval_batches * train.micro_batch; }
+
+}  // namespace
+
+std::string measured_otherwise(const json& was, const json& is, const Recipe& before, const Recipe& now) {
+  if (!same_held_out_data(was, is)) return "The held-out data is not what it was";
+  const TrainConfig &old = before.train, &train = now.train;
+  if (!now.model.translates()) {
+    if (evaluated_rows(old) == evaluated_rows(train)) return {};
+    return fmt::format(
+        "Evaluations were of {} batches of {} rows, are of {} of {} (train.eval_batches, train.micro_batch)",
+        old.eval_batches, old.micro_batch, train.eval_batches, train.micro_batch);
+  }
+  const bool bleu = train.best_by == BestBy::kBleu;
+  if ((bleu || train.best_by == BestBy::kChrf) && old.eval_translations != train.eval_translations)
+    return fmt::format("train.eval_translations was {}, is {}", old.eval_translations,
+                       train.eval_translations);
+  if (bleu && old.bleu_tokenize != train.bleu_tokenize)
+    return fmt::format("train.bleu_tokenize was {}, is {}", name_of(old.bleu_tokenize),
+                       name_of(train.bleu_tokenize));
+  return {};
+}
+
+int64_t best_step_in(const json& metadata) {
+  for (const char* key : {"best", "former_best"})
+    if (metadata.contains(key)) return metadata[key].value("step", int64_t{0});
+  return 0;
+}
+
 std::string metric_of(BestBy by) { return fmt::format("eval/{}", name_of(by)); }
 
 std::optional<double> value_of(const Measured& measured, const std::string& metric) {

@@ -22,6 +22,15 @@ std::optional<double> value_of(const Measured& measured, const std::string& metr
 /// A usage error where train.best_by names what this run does not measure.
 void require_best_by(const Recipe& recipe);
 
+/// Why what is measured from now on cannot be compared with what a checkpoint knows of before; empty where it
+/// can. `was` and `is` are the metadata and the settings then and now.
+std::string measured_otherwise(const nlohmann::json& was, const nlohmann::json& is, const Recipe& before,
+                               const Recipe& now);
+
+/// The step that a checkpoint's metadata says is the best: of the evaluations that count, or, until there is
+/// one, of those before them ("former_best", see RunHistory). 0: none.
+int64_t best_step_in(const nlohmann::json& metadata);
+
 /// The best evaluation of a run so far, and how many came after it.
 class BestEvaluation {
  public:

@@ -96,9 +96,10 @@ void require_space(const fs::path& folder, uint64_t bytes) {
   const auto space = fs::space(folder, unknown);
   // Some network file systems do not say how large they are.
   if (unknown || space.capacity == 0 || space.available >= bytes + kBesides) return;
-  throw checkpoint_error("there is too little space: it needs {}, and the disk of '{}' has {} left.",
-                         human_bytes(static_cast<double>(bytes)), folder.string(),
-                         human_bytes(static_cast<double>(space.available)));
+  throw checkpoint_error("there is too little space: it needs {}, {} more than the disk of '{}' has left.",
+                         human_bytes(static_cast<double>(bytes + kBesides)),
+                         human_bytes(static_cast<double>(bytes + kBesides - space.available)),
+                         folder.string());
 }
 
 std::string checksum(nlohmann::json state) {
@@ -108,7 +109,9 @@ std::string checksum(nlohmann::json state) {
 
 nlohmann::json read_state(const fs::path& path, int64_t step) {
   if (!path_exists(path)) throw checkpoint_error("'{}' is missing.", path.string());
-  const auto state = nlohmann::json::parse(shallow_json(read_file(path)));
+  const auto state =
+      nlohmann::json::parse(shallow_json(read_file(path)), nullptr, /*allow_exceptions=*/false);
+  if (!state.is_object()) throw checkpoint_error("'{}' is damaged: it is cut, or no JSON.", path.string());
   const int format = state.at("format").get<int>();
   if (format > kFormat)
     throw checkpoint_error("'{}' is of a newer version of this program (format {}).", path.string(), format);
@@ -244,7 +247,16 @@ Checkpoint load_checkpoint(const fs::path& checkpoints, std::optional<int64_t> s
     throw checkpoint_error("there is no checkpoint of step {} in '{}'; there are: {}.", *step,
                            checkpoints.string(), fmt::join(steps, ", "));
   }
-  if (step) return load_one(checkpoints, *step, weights_only);
+  const auto gone = [&](int64_t one) { return !std::ranges::count(checkpoint_steps(checkpoints), one); };
+  if (step) try {
+      return load_one(checkpoints, *step, weights_only);
+    } catch (const Error& error) {
+      if (error.code() == ExitCode::kInterrupted || !gone(*step)) throw;
+      throw checkpoint_error(
+          "the checkpoint of step {} was removed from '{}' while it was read: a training has newer ones "
+          "({}).",
+          *step, checkpoints.string(), fmt::join(checkpoint_steps(checkpoints), ", "));
+    }
   std::vector<std::pair<int64_t, std::string>> problems;
   const auto say_unreadable = [&] {
     for (const auto& [passed, problem] : problems)
@@ -258,7 +270,10 @@ Checkpoint load_checkpoint(const fs::path& checkpoints, std::optional<int64_t> s
                   newest, problem);
       return checkpoint;
     } catch (const Error& error) {
-      if (steps.size() == 1 || error.code() == ExitCode::kInterrupted) throw;
+      if (error.code() == ExitCode::kInterrupted) throw;
+      // A training that has removed it has a newer one.
+      if (gone(newest)) return load_checkpoint(checkpoints, step, weights_only);
+      if (steps.size() == 1) throw;
       problems.emplace_back(newest, error.what());
     } catch (...) {
       say_unreadable();

@@ -44,6 +44,9 @@ std::vector<int64_t> checkpoints_to_remove(const std::vector<int64_t>& steps, co
 void remove_checkpoints(const std::filesystem::path& checkpoints, const std::vector<int64_t>& steps);
 void remove_old_checkpoints(const std::filesystem::path& checkpoints, const Retention& retention);
 
+/// Of weights that 'tightloop average' made, metadata has their steps under this key.
+inline constexpr const char* kAveraged = "averaged";
+
 /// Replaces the metadata of a checkpoint, all at once: what became known after it was saved.
 void update_metadata(const std::filesystem::path& checkpoints, int64_t step, const nlohmann::json& metadata);
 
@@ -64,7 +67,8 @@ std::optional<int64_t> checkpoint_step(const std::filesystem::path& folder);
 
 /// Reads and verifies one. With `weights_only` the optimizer is neither. Anything damaged is a checkpoint
 /// error that names the file; where `step` is not given, a damaged one is passed over with a warning and the
-/// newest that is whole is taken.
+/// newest that is whole is taken. One that a training removes meanwhile is no problem without `step`: it has
+/// a newer one.
 Checkpoint load_checkpoint(const std::filesystem::path& checkpoints, std::optional<int64_t> step = {},
                            bool weights_only = false);
 

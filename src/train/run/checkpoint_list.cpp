@@ -1,5 +1,7 @@
 #include "train/run/checkpoint_list.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <chrono>
 #include <ranges>
@@ -25,10 +27,15 @@ double seconds_old(const fs::path& file) {
   return std::max(0.0, static_cast<double>(nanoseconds - file_time(file)) * 1e-9);
 }
 
-/// The files that state.json lists, with the times at which they were written.
+/// The files that state.json lists, with the times at which they were put there. A file that comes back from
+/// a backup may have the time of the damaged one; when its inode changed is the system's own word.
 nlohmann::json dated(const fs::path& folder, const nlohmann::json& files) {
   nlohmann::json all = files;
-  for (auto& [name, file] : all.items()) file["written"] = file_time(folder / name);
+  for (auto& [name, file] : all.items()) {
+    struct stat status {};
+    if (::stat((folder / name).c_str(), &status) == 0)
+      file["changed"] = status.st_ctim.tv_sec * 1'000'000'000 + status.st_ctim.tv_nsec;
+  }
   return all;
 }
 
@@ -55,6 +62,9 @@ void keep_verification(const fs::path& checkpoints, int64_t step, const std::str
 /// What can be said without reading the tensors.
 void look_at(const fs::path& checkpoints, CheckpointFacts& facts) {
   const fs::path folder = checkpoint_folder(checkpoints, facts.step);
+  std::error_code unreadable;
+  for (const auto& file : fs::directory_iterator(folder, unreadable))
+    if (const auto bytes = file.file_size(unreadable); !unreadable) facts.bytes += bytes;
   try {
     const auto [metadata, files] = read_checkpoint_state(checkpoints, facts.step);
     facts.in_passing = metadata.value("passing", int64_t{-1}) == facts.step;
@@ -65,7 +75,6 @@ void look_at(const fs::path& checkpoints, CheckpointFacts& facts) {
       if (found != expected)
         throw checkpoint_error("'{}' is truncated: {} of {} bytes.", (folder / name).string(), found,
                                expected);
-      facts.bytes += found;
       facts.age = seconds_old(folder / name);
     }
     const auto found = last_verification(folder, files);

@@ -37,7 +37,8 @@ struct CheckpointFacts {
 std::vector<CheckpointFacts> list_checkpoints(const RunFolder& run);
 
 /// Reads all of a checkpoint and compares checksums; a checkpoint error names the file that is damaged. Keeps
-/// beside the files what was found (verified.json), which counts until one of them is written again.
+/// beside the files what was found (verified.json), which counts until one of them is written, restored or
+/// copied.
 void verify_checkpoint(const std::filesystem::path& checkpoints, int64_t step);
 
 }  // namespace tightloop

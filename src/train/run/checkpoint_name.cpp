@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/io/json_depth.h"
+#include "train/run/best_evaluation.h"
 #include "train/run/checkpoint.h"
 #include "train/run/run_events.h"
 #include "train/run/run_folder.h"
@@ -111,9 +112,8 @@ std::optional<int64_t> best_step_of(const fs::path& checkpoints) {
   const auto steps = checkpoint_steps(checkpoints);
   for (const int64_t step : std::views::reverse(steps)) {
     try {
-      const auto metadata = read_checkpoint_state(checkpoints, step).metadata;
-      if (!metadata.contains("best")) return {};
-      return metadata["best"].at("step").get<int64_t>();
+      const int64_t best = best_step_in(read_checkpoint_state(checkpoints, step).metadata);
+      return best > 0 ? std::optional(best) : std::nullopt;
     } catch (const std::exception&) {
       // A damaged one is for whoever reads it to speak of; an older one knows nearly as much.
     }
@@ -129,6 +129,7 @@ fs::path named_checkpoint(const CheckpointName& name) {
                       name.run.string(), name.which, name.run.string());
   const fs::path checkpoints = RunFolder(name.run).checkpoints();
   const auto steps = checkpoint_steps(checkpoints);
+  if (steps.empty()) RunFolder::open(name.run);  // which says so where it is being replaced
   if (steps.empty())
     throw checkpoint_error("'{}' has no checkpoints, so there is no '@{}' of it.", name.run.string(),
                            name.which);

@@ -49,8 +49,9 @@ std::string rate_note(const Recipe& was, const Recipe& is, int64_t step) {
   const double before = rate(was.train, step, was.model.width),
                planned = rate(was.train, step + 1, was.model.width),
                now = rate(is.train, step + 1, is.model.width);
-  if (now <= std::max(before, planned) * (1 + 1e-9)) return {};
-  return fmt::format("The learning rate goes up{}: it was {:.3g} at step {}, it is {:.3g} at step {}.",
+  constexpr double kWorthSaying = 1.001;
+  if (now <= std::max(before, planned) * kWorthSaying) return {};
+  return fmt::format("The learning rate goes up{}: it was {:.4g} at step {}, it is {:.4g} at step {}.",
                      step > was.train.warmup_steps ? " again" : "", before, step, now, step + 1);
 }
 
@@ -82,13 +83,15 @@ std::string nothing_left(const Recipe& recipe, const RunFolder& run, const Check
       step, train.stop_at, again);
 }
 
-void refuse_unless(bool accepted, const std::vector<std::string>& changed, const char* advice,
+void refuse_unless(const ResumeOptions& options, const std::vector<std::string>& changed, const char* advice,
                    const RunFolder& run) {
-  if (accepted || changed.empty()) return;
+  if (options.accept_changed_data || changed.empty()) return;
+  std::string settings;
+  for (const auto& word : options.settings) settings += " " + shell_word(word);
   throw data_error(
       "the data is not what the run was trained on:\n{}\nNothing was changed. {}. To go on with other data, "
-      "its rows counted on from where the run is: tightloop train --resume {} --accept-changed-data",
-      listed(changed), advice, shell_word(run.root().string()));
+      "its rows counted on from where the run is: tightloop train --resume {} --accept-changed-data{}",
+      listed(changed), advice, shell_word(run.root().string()), settings);
 }
 
 void check_data(const RunFolder& run, const Checkpoint& checkpoint, const ResumeOptions& options,
@@ -101,7 +104,7 @@ void check_data(const RunFolder& run, const Checkpoint& checkpoint, const Resume
     files.changed = {"other files are named, and the checkpoint does not say what was in those of before"};
   }
   std::ranges::move(files.moved, std::back_inserter(resumption.notes));
-  refuse_unless(options.accept_changed_data, files.changed,
+  refuse_unless(options, files.changed,
                 "Put the files back, or name them where they are now with --data.train", run);
   std::ranges::move(files.changed, std::back_inserter(resumption.notes));
 }
@@ -145,7 +148,7 @@ void keep_counts(const Dataset& dataset, json& metadata) {
 }
 
 std::vector<std::string> check_counts(const RunFolder& run, const Checkpoint& checkpoint,
-                                      const json& metadata, bool accept_changed_data) {
+                                      const json& metadata, const ResumeOptions& options) {
   if (!metadata.contains(kDocuments)) return {};
   const json& now = metadata.at(kDocuments);
   if (!checkpoint.metadata.contains(kDocuments)) {
@@ -164,7 +167,7 @@ std::vector<std::string> check_counts(const RunFolder& run, const Checkpoint& ch
         changed.push_back(fmt::format("{} of {}: were {}, are {}", unit, part,
                                       before.at(part).at(unit).get<uint64_t>(),
                                       now.at(part).at(unit).get<uint64_t>()));
-  refuse_unless(accept_changed_data, changed,
+  refuse_unless(options, changed,
                 "Where the files are as they were, this version takes other records of them than the one "
                 "that began the run: go on with that one",
                 run);
@@ -172,6 +175,11 @@ std::vector<std::string> check_counts(const RunFolder& run, const Checkpoint& ch
 }
 
 Resumption check_resume(const RunFolder& run, const Checkpoint& checkpoint, const ResumeOptions& options) {
+  if (checkpoint.metadata.contains(kAveraged))
+    throw usage_error(
+        "'{}' has averaged weights and no state of an optimizer: there is no training to go on with. A new "
+        "run from them: tightloop train RECIPE --train.init_from {}",
+        run.root().string(), shell_word(run.root().string()));
   Resumption resumption{read_settings(run, checkpoint.metadata, /*all=*/true), {}, {}, {}};
   Recipe& recipe = resumption.recipe;
   const Recipe was = resumption.was = settings_of(checkpoint.metadata, recipe);

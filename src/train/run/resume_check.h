@@ -46,6 +46,6 @@ void keep_counts(const Dataset& dataset, nlohmann::json& metadata);
 /// Compares them, once the data is loaded: `metadata` is what keep_counts() wrote now. A data error says
 /// "were, are", unless that is accepted; then notes for people do.
 std::vector<std::string> check_counts(const RunFolder& run, const Checkpoint& checkpoint,
-                                      const nlohmann::json& metadata, bool accept_changed_data);
+                                      const nlohmann::json& metadata, const ResumeOptions& options);
 
 }  // namespace tightloop

@@ -17,10 +17,10 @@ const std::set<std::string>& settings_that_may_change() {
       "train.micro_batch", "train.accumulate",
       // How it is computed.
       "model.gradient_checkpointing", "train.device", "train.precision", "train.threads", "train.fused_head",
-      "train.fp8_head", "train.graph", "train.deterministic", "train.memory_limit", "train.empty_cache_steps",
-      "train.copy_stream", "train.copy_ahead", "train.pools", "train.set_to_none", "train.time_parts",
-      "train.debug_syncs", "train.loss_scale", "train.loss_scale_growth_steps", "train.loss_extract_interval",
-      "ops.plain",
+      "train.fp8_head", "train.autotune", "train.graph", "train.deterministic", "train.memory_limit",
+      "train.empty_cache_steps", "train.copy_stream", "train.copy_ahead", "train.pools", "train.set_to_none",
+      "train.time_parts", "train.debug_syncs", "train.loss_scale", "train.loss_scale_growth_steps",
+      "train.loss_extract_interval", "ops.plain",
       // What is learned by the same weights: rates, schedule, regularization.
       "model.dropout", "model.balance_coef", "train.steps", "train.epochs", "train.loss_norm",
       "train.label_smoothing", "train.smoothing", "train.z_loss", "train.lr", "train.schedule",

@@ -133,10 +133,16 @@ struct RunFolder::Claim {
   explicit Claim(const fs::path& folder, const char* otherwise = "")
       : root(folder), lock(take(root, otherwise)) {}
   static std::unique_ptr<FolderLock> take(const fs::path& root, const char* otherwise = "") {
+    const std::string elsewhere = FolderLock::left_elsewhere(root);
     auto lock = std::make_unique<FolderLock>(root);
     if (!lock->held())
       throw usage_error("the run '{}' is in use by {}. Wait for it{}.", root.string(), lock->owner(),
                         otherwise);
+    if (!elsewhere.empty())
+      log::warn(
+          "The run '{}' was last written to by {}. Whether that process lives cannot be seen from this "
+          "machine: if it does, stop one of the two, for both write to the same files.",
+          root.string(), printable(elsewhere));
     return lock;
   }
   void put_aside() {

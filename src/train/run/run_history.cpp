@@ -18,11 +18,6 @@ namespace {
 
 bool says_consumed(const Checkpoint& checkpoint) { return checkpoint.metadata.contains("consumed"); }
 
-/// 0: none.
-int64_t best_in(const nlohmann::json& metadata) {
-  return metadata.contains("best") ? metadata["best"].value("step", int64_t{0}) : 0;
-}
-
 }  // namespace
 
 int64_t samples_consumed(const Checkpoint& checkpoint, const RunFolder& run, Processes& processes) {
@@ -40,17 +35,38 @@ void RunHistory::go_on_from(const Checkpoint& checkpoint) {
   nlohmann::json metadata = checkpoint.metadata;
   metadata.update(metadata_);
   metadata_ = std::move(metadata);
-  saved_ = on_disk_ = checkpoint.step, named_best_ = best_in(metadata_);
+  saved_ = on_disk_ = checkpoint.step, named_best_ = best_step_in(metadata_);
   if (!best_.go_on_from(metadata_)) {
     log::info("train.best_by was {}, is {}: the best evaluation is looked for anew.",
               metadata_["best"].value("by", "loss"), name_of(recipe_.train.best_by));
-    metadata_.erase("best"), metadata_.erase("worse");
+    forget_best(checkpoint.step);
+  } else if (const auto former = metadata_.find("former_best"); former != metadata_.end()) {
+    former_best_ = former->value("step", int64_t{0}), former_until_ = former->value("until", int64_t{0});
   }
   // Old checkpoints do not say: an evaluation that was made then is not made again.
   evaluated_ = metadata_.value("evaluated", says_consumed(checkpoint) ? 0 : saved_);
 }
 
-void RunHistory::keep_origin() { origin_ = origin_of(recipe_, run_); }
+void RunHistory::keep_origin(const Checkpoint* from) {
+  origin_ = origin_of(recipe_, run_);
+  if (!from || !from->metadata.contains("best")) return;
+  nlohmann::json now = metadata_;
+  now.update(origin_);
+  const auto why = measured_otherwise(from->metadata, now, settings_of(from->metadata, recipe_), recipe_);
+  if (why.empty()) return;
+  compares_anew_ = fmt::format(
+      "{}: evaluations cannot be compared with earlier ones, of which step {} was the best. The best is "
+      "looked for anew; until there is one, that checkpoint stays.",
+      why, best_step_in(from->metadata));
+  if (best_.step() > 0) forget_best(from->step);
+}
+
+void RunHistory::forget_best(int64_t until) {
+  former_best_ = best_step_in(metadata_), former_until_ = until;
+  metadata_["former_best"] = {{"step", former_best_}, {"until", former_until_}};
+  metadata_.erase("best"), metadata_.erase("worse");
+  best_ = BestEvaluation(recipe_.train.best_by);
+}
 
 void RunHistory::begin() {
   if (processes_.main()) files_.emplace(run_);
@@ -198,7 +214,7 @@ void RunHistory::write(const Order& order) {
     }
   }();
   if (!error) {
-    on_disk_ = step, named_best_ = best_in(order.metadata);
+    on_disk_ = step, named_best_ = best_step_in(order.metadata);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - order.asked;
     const double held_up = order.waits ? took.count() : order.held_up;
     events_.add(step, RunEvent::kSaved,
@@ -219,7 +235,7 @@ void RunHistory::keep_evaluation(int64_t step, const Measured& measured) {
     if (on_disk_ != step) return;
     try {
       update_metadata(run_.checkpoints(), step, metadata);
-      named_best_ = best_in(metadata);
+      named_best_ = best_step_in(metadata);
     } catch (const std::exception& error) {
       log::warn("The evaluation of step {} is not in its checkpoint: {}", step, error.what());
     }
@@ -243,6 +259,11 @@ bool RunHistory::roll_back(const Checkpoint& checkpoint, int64_t from, int64_t c
   metadata["passed_over"] =
       metadata.value("passed_over", int64_t{0}) + consumed - metadata.value("consumed", consumed);
   metadata["rollbacks"] = std::move(rollbacks), metadata["consumed"] = consumed;
+  // What this checkpoint says of the best cannot be compared with what this run measures.
+  if (former_best_ > 0 && checkpoint.step <= former_until_) {
+    metadata.erase("best"), metadata.erase("worse");
+    metadata["former_best"] = {{"step", former_best_}, {"until", former_until_}};
+  }
   bool told = true;
   try {
     if (processes_.main()) update_metadata(run_.checkpoints(), checkpoint.step, metadata);
@@ -253,7 +274,7 @@ bool RunHistory::roll_back(const Checkpoint& checkpoint, int64_t from, int64_t c
   if (processes_.any(!told)) return false;
   metadata_ = std::move(metadata);
   // A later save may have failed.
-  saved_ = on_disk_ = checkpoint.step, named_best_ = best_in(metadata_);
+  saved_ = on_disk_ = checkpoint.step, named_best_ = best_step_in(metadata_);
   replaced_.clear(), waited_before_ = {};
   best_ = BestEvaluation(recipe_.train.best_by);
   best_.go_on_from(metadata_);
@@ -267,7 +288,9 @@ void RunHistory::remove_old() {
   const auto& train = recipe_.train;
   Retention retention{.newest = saved_,
                       .keep = train.keep_checkpoints,
-                      .best = train.keep_best ? best_.step() : 0,
+                      .best = !train.keep_best   ? 0
+                              : best_.step() > 0 ? best_.step()
+                                                 : former_best_,
                       .every = train.keep_every,
                       .beside = beside_,
                       .replaced = replaced_};

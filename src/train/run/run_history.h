@@ -48,8 +48,11 @@ class RunHistory {
 
   /// Goes on with what a checkpoint knows; what is in metadata() already counts.
   void go_on_from(const Checkpoint& checkpoint);
-  /// Keeps where the run comes from (see origin_of()), once its recipe is resolved.
-  void keep_origin();
+  /// Keeps where the run comes from (see origin_of()), once its recipe is resolved. Evaluations that the
+  /// checkpoint it goes on from knows are forgotten where those to come measure something else.
+  void keep_origin(const Checkpoint* from);
+  /// Why they were, for the user; empty where they were not.
+  const std::string& compares_anew() const { return compares_anew_; }
   /// Steps begin: a folder that is removed from here on is made again at the next save.
   void begin();
 
@@ -111,6 +114,8 @@ class RunHistory {
     std::chrono::steady_clock::time_point asked;
     double held_up = 0;  // seconds that training waited until it could go on
   };
+  /// What was the best by a checkpoint of step `until` is no best of what is to come.
+  void forget_best(int64_t until);
   /// Sorts out which checkpoints made in passing the next save leaves, once the one before is done.
   void plan_passing(int64_t step, bool passing);
   /// Nothing where the save is waited for.
@@ -142,10 +147,14 @@ class RunHistory {
   std::vector<int64_t> replaced_;  // those of them whose place it takes
   int64_t beside_ = 0;             // the one of them that stays; 0: none
   bool told_of_waiting_ = false;
+  std::string compares_anew_;
   std::mutex mutex_;
-  Outcome outcome_;                   // by the mutex
-  int64_t on_disk_ = 0;               // of the worker: the newest checkpoint
-  int64_t named_best_ = 0;            // of the worker: the best one as that says; 0: none
+  Outcome outcome_;         // by the mutex
+  int64_t on_disk_ = 0;     // of the worker: the newest checkpoint
+  int64_t named_best_ = 0;  // of the worker: the best one as that says; 0: none
+  // The best of evaluations that cannot be compared with this run's, and the last step that knows it: kept
+  // until there is another. Checkpoints say so, too ("former_best").
+  int64_t former_best_ = 0, former_until_ = 0;
   std::atomic<uint64_t> written_{0};  // bytes of the save under way
   uint64_t bytes_ = 0;                // of a checkpoint
   Worker worker_;                     // last: its thread uses all of the above

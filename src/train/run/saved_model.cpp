@@ -1,5 +1,7 @@
 #include "train/run/saved_model.h"
 
+#include <fmt/ranges.h>
+
 #include "core/error.h"
 #include "core/files.h"
 #include "model/files/huggingface.h"
@@ -24,6 +26,10 @@ SavedModel::SavedModel(const fs::path& path, std::optional<int64_t> step)
     open_run(run, number);
   } else if (!checkpoint_steps(RunFolder(folder).checkpoints()).empty()) {
     open_run(folder, {});  // which says that config.yaml is missing
+  } else if (checkpoint_step(folder) && !path_exists(folder)) {
+    // RUN@best stood for it a moment ago.
+    throw checkpoint_error("there is no checkpoint '{}' any more; there are steps {}.", folder.string(),
+                           fmt::join(checkpoint_steps(folder.parent_path()), ", "));
   } else {
     throw usage_error(
         "'{}' is no model: a run has a config.yaml, a checkpoint a state.json, a Hugging Face folder a "

@@ -24,6 +24,8 @@ class SavedModel {
   /// newest that is whole; others are passed over with a warning).
   explicit SavedModel(const std::filesystem::path& path, std::optional<int64_t> step = {});
 
+  /// What it was opened by; of a name such as "runs/a@best" the folder that it stood for.
+  const std::filesystem::path& path() const { return path_; }
   /// As the run had it, sizes worked out. Of a Hugging Face folder: the model, the tokenizer's path and the
   /// form of chat that its tokens show; the rest stands at its defaults.
   const Recipe& recipe() const { return recipe_; }

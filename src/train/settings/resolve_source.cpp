@@ -130,6 +130,11 @@ std::vector<std::string> resolve_source(Recipe& recipe, const Config& config) {
   if (replaced || found.source != DataSource::kText)
     notes.push_back(in_words(found) + (replaced ? ", in place of the recipe's generated data." : "."));
   demand_conversations(recipe, found);
+  if (found.source == DataSource::kPairs && !pairs)
+    notes.push_back(fmt::format(
+        "A model of the family {} learns the two sides as texts and cannot translate; a translator: "
+        "configs/translate.yaml.",
+        recipe.model.family));
   if (!replaced) return notes;
   if (!config.commanded("data.format") && data.format != RecordFormat::kAuto && found.format)
     data.format = *found.format;

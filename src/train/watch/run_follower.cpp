@@ -68,8 +68,14 @@ int64_t warnings_in(const std::vector<std::string>& lines) {
 }
 
 void set_state(RunView& view, const RunFolder& run) {
-  view.state =
-      run_state(!FolderLock::holder(run.root()).empty(), view.last_event, view.step, view.total_steps);
+  const bool held = !FolderLock::holder(run.root()).empty();
+  view.owner = held ? std::string() : printable(FolderLock::left_elsewhere(run.root()));
+  view.state = run_state({.held = held,
+                          .left_elsewhere = !view.owner.empty(),
+                          .averaged = view.last_event.empty() && is_averaged(run.checkpoints()),
+                          .last_event = view.last_event,
+                          .step = view.step,
+                          .steps = view.total_steps});
 }
 
 /// Events and metrics in the order of time. Metrics of older versions have none, and come after the event

@@ -49,10 +49,12 @@ ListedRun listed_run(const fs::path& root) {
 
 std::vector<ListedRun> list_runs(const fs::path& folder) {
   std::vector<ListedRun> runs;
+  RunFolder::recover(folder);
   if (looks_like_a_run(folder)) {
     runs.push_back(listed_run(RunFolder(folder).root()));
     return runs;
   }
+  for (const fs::path& entry : folder_entries(folder)) RunFolder::recover(entry);
   for (const fs::path& entry : folder_entries(folder))
     if (!entry.filename().string().starts_with('.') && looks_like_a_run(entry))
       runs.push_back(listed_run(entry));

@@ -5,21 +5,30 @@
 #include <cmath>
 #include <fstream>
 
+#include "core/error.h"
 #include "core/io/json_depth.h"
+#include "train/run/checkpoint.h"
 #include "train/run/run_events.h"
 
 namespace tightloop {
 
-RunState run_state(bool held, std::string_view last_event, int64_t last_step, int64_t total_steps) {
-  if (held) return RunState::kRunning;
-  if (last_event.empty()) {
-    if (last_step == 0) return RunState::kNew;
-    return total_steps > 0 && last_step >= total_steps ? RunState::kFinished : RunState::kStopped;
-  }
-  const auto event = choice_named<RunEvent>(last_event);
+RunState run_state(const RunSigns& signs) {
+  if (signs.held) return RunState::kRunning;
+  const auto event = choice_named<RunEvent>(signs.last_event);
   if (event == RunEvent::kFinished) return RunState::kFinished;
   if (event == RunEvent::kStopped) return RunState::kStopped;
-  return RunState::kCrashed;
+  if (event != RunEvent::kFailed && signs.left_elsewhere) return RunState::kElsewhere;
+  if (!signs.last_event.empty()) return RunState::kCrashed;
+  if (signs.averaged) return RunState::kAveraged;
+  if (signs.step == 0) return RunState::kNew;
+  return signs.steps > 0 && signs.step >= signs.steps ? RunState::kFinished : RunState::kStopped;
+}
+
+bool is_averaged(const std::filesystem::path& checkpoints) try {
+  const auto steps = checkpoint_steps(checkpoints);
+  return !steps.empty() && read_checkpoint_state(checkpoints, steps.back()).metadata.contains(kAveraged);
+} catch (const Error&) {
+  return false;  // one that cannot be read says nothing
 }
 
 std::vector<std::string> LinesReader::read(size_t most) {

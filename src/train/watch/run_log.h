@@ -14,19 +14,30 @@
 namespace tightloop {
 
 /// How a run stands.
-enum class RunState { kNew, kRunning, kStopped, kFinished, kCrashed };
+enum class RunState { kNew, kRunning, kElsewhere, kStopped, kFinished, kCrashed, kAveraged };
 template <>
 inline constexpr auto kChoices<RunState> = std::to_array<Choice<RunState>>({
     {RunState::kNew, "new", "it has not begun to train"},
     {RunState::kRunning, "running", "a process writes to it"},
+    {RunState::kElsewhere, "elsewhere", "a process of another machine wrote to it, and may still do so"},
     {RunState::kStopped, "stopped", "before its last step, with a checkpoint of where it stopped"},
     {RunState::kFinished, "finished", "its last step is done"},
     {RunState::kCrashed, "crashed", "its process ended with an error, or was killed"},
+    {RunState::kAveraged, "averaged", "weights made of checkpoints of a run; there is no training to go on"},
 });
 
-/// How a run stands, by whether a process holds its folder and by the last of its events. Runs of older
-/// versions have none: those that were at their last step have finished.
-RunState run_state(bool held, std::string_view last_event, int64_t last_step, int64_t total_steps);
+/// What a run's state is known by.
+struct RunSigns {
+  bool held = false;            // a process holds its folder
+  bool left_elsewhere = false;  // FolderLock::left_elsewhere()
+  bool averaged = false;        // is_averaged()
+  std::string_view last_event;  // runs of older versions have none,
+  int64_t step = 0, steps = 0;  // and have finished where they were at their last step
+};
+RunState run_state(const RunSigns& signs);
+
+/// Whether the weights of a run, by its newest checkpoint, were made by 'tightloop average'.
+bool is_averaged(const std::filesystem::path& checkpoints);
 
 /// The lines of a file that another process may be writing: read() gives those that came since the last one,
 /// or the next `most` of them. A line that is not whole yet is left for the next time. A file that became

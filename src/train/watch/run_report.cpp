@@ -153,8 +153,14 @@ nlohmann::json RunReport::read() {
   read_settings();
   const auto steps = settings_.find("train.steps");
   double total = steps == settings_.end() ? 0 : std::atof(steps->second.c_str());
-  const RunState state = run_state(!holder.empty(), last_event_of(event_lines_),
-                                   static_cast<int64_t>(curves_.last_step()), static_cast<int64_t>(total));
+  const std::string last_event = last_event_of(event_lines_);
+  const RunState state =
+      run_state({.held = !holder.empty(),
+                 .left_elsewhere = !FolderLock::left_elsewhere(root_).empty(),
+                 .averaged = last_event.empty() && is_averaged(RunFolder(root_).checkpoints()),
+                 .last_event = last_event,
+                 .step = static_cast<int64_t>(curves_.last_step()),
+                 .steps = static_cast<int64_t>(total)});
   nlohmann::json run{{"name", root_.filename().string()},
                      {"folder", root_.string()},
                      {"state", name_of(state)},
@@ -172,6 +178,7 @@ nlohmann::json RunReport::read() {
     if (!is_start(event)) continue;
     starts.push_back(number_or(event, "time", 0));
     total = number_or(event, "steps", total);
+    if (event.contains("best_after")) run["best_after"] = number_or(event, "best_after", 0);
     if (event.contains("machine")) run["machine"] = event["machine"];
     if (event.contains("model")) run["model"] = text_in(event, "model");
   }

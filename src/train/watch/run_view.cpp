@@ -27,7 +27,8 @@ void RunView::add_metrics(const nlohmann::json& line) {
     const auto number = number_in(line, name);
     if (!number || !is_metric(name)) continue;
     latest[name] = *number;
-    if (!name.starts_with("eval/") || !std::isfinite(*number)) continue;
+    if (!name.starts_with("eval/") || !std::isfinite(*number) || count_in(line, "global_step") <= best_after_)
+      continue;
     const auto found = bests.find(name);
     if (found == bests.end() || is_better(name, *number, found->second.second))
       bests[name] = {count_in(line, "global_step"), *number};
@@ -65,6 +66,10 @@ void RunView::add_event(const nlohmann::json& line) {
     case RunEvent::kResumed:
       started = time, step = from_ = at;
       failure.clear();
+      if (line.contains("best_after")) {
+        best_after_ = count_in(line, "best_after");
+        std::erase_if(bests, [&](const auto& best) { return best.second.first <= best_after_; });
+      }
       if (saved_step != at) saved_step = at, saved = 0;
       if (const int64_t steps = count_in(line, "steps")) total_steps = steps;
       pace_.clear();
@@ -94,7 +99,9 @@ std::optional<double> RunView::number(std::string_view metric) const {
   return found == latest.end() ? std::nullopt : std::optional(found->second);
 }
 
-std::string RunView::crash() const {
+std::string RunView::remark() const {
+  if (state == RunState::kElsewhere)
+    return owner + " began to write to it: whether that still runs cannot be seen from this machine";
   if (state != RunState::kCrashed) return "";
   return failure.empty() ? "no last word: killed or out of memory" : failure;
 }
@@ -124,8 +131,9 @@ nlohmann::json RunView::json(double now) const {
   if (started > 0) json["started"] = started;
   if (state == RunState::kRunning && started > 0) json["seconds"] = now - started;
   if (const auto left = seconds_left(); left && state == RunState::kRunning) json["seconds_left"] = *left;
+  if (state == RunState::kElsewhere) json["owner"] = owner;
   if (!last_event.empty()) json["last_event"] = {{"event", last_event}, {"text", text}};
-  if (const std::string why = state == RunState::kCrashed ? crash() : failure; !why.empty())
+  if (const std::string why = state == RunState::kCrashed ? remark() : failure; !why.empty())
     json["failure"] = why;
   return json;
 }

@@ -32,6 +32,7 @@ struct RunView {
   double news = 0;               // when it last wrote something; 0: not known
   int64_t warnings = 0;          // in its log
   std::string last_event, text;  // "stopped", and what is said of it
+  std::string owner;             // of its lock, where that is a process of another machine
   std::string failure;           // the error that it ended with, until it begins again
 
   /// A line of metrics.jsonl.
@@ -44,8 +45,8 @@ struct RunView {
   void forget_metrics();
 
   std::optional<double> number(std::string_view metric) const;
-  /// Why it has crashed, as far as anybody said; empty where it has not.
-  std::string crash() const;
+  /// Why it has crashed, as far as anybody said, or who may train it elsewhere; empty of others.
+  std::string remark() const;
   /// Step and value of the best evaluation, by train.best_by.
   std::optional<std::pair<int64_t, double>> best() const;
   /// Seconds until the last step, at the present pace.
@@ -56,6 +57,7 @@ struct RunView {
  private:
   std::deque<std::pair<double, int64_t>> pace_;  // times and steps of the newest lines
   int64_t from_ = 0;                             // the step that it began at or went back to last
+  int64_t best_after_ = 0;  // evaluations up to this step cannot be compared with those after it
 };
 
 }  // namespace tightloop

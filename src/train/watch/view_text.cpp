@@ -27,8 +27,9 @@ class ViewText {
     add_losses();
     flow(speed());
     flow(safety());
-    if (const auto why = first_line(view_.crash()); !why.empty())
-      lines_.push_back(styled(whole_reason_ ? why : shortened(why, width_), "31"));
+    if (const auto why = first_line(view_.remark()); !why.empty())
+      lines_.push_back(styled(whole_reason_ ? why : shortened(why, width_),
+                              view_.state == RunState::kCrashed ? "31" : "33"));
     return std::move(lines_);
   }
 
@@ -176,8 +177,6 @@ std::string shown_loss(double loss) {
          : std::isinf(loss) ? (loss > 0 ? "Infinity" : "-Infinity")
                             : fmt::format("{:.4f}", loss);
 }
-
-std::string first_line(const std::string& text) { return printable(text.substr(0, text.find('\n'))); }
 
 std::string best_text(const RunView& view) {
   const auto best = view.best();

@@ -17,9 +17,6 @@ std::vector<std::string> view_lines(const RunView& view, int width, double now, 
 /// none.
 std::string best_text(const RunView& view);
 
-/// The beginning of a message, for one line of a terminal.
-std::string first_line(const std::string& text);
-
 /// "2.3145", or "NaN".
 std::string shown_loss(double loss);
 
