@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
 """A training step of a small GPT-2 on the CPU: PyTorch eager, torch.compile and Tightloop alternately.
 
-    .deps/peers/bin/python bench/peers/cpu_step.py [--threads 2] [--rounds 5] [--steps 10] [--dtypes fp32,bf16]
+    .deps/peers/bin/python bench/peers/cpu_step.py [--threads 2] [--rounds 9] [--steps 5] [--dtypes fp32] [--cpu_time]
 
 4 layers of width 256, 4 heads, vocabulary 4096, 8 rows of 256 random ids, AdamW with clipping at 1. bf16 is autocast
-there and train.precision bf16 here. Prints the median milliseconds a step of each and how often ours fits in theirs;
-compiling and a warm-up are not counted on any side."""
+there and train.precision bf16 here. A round is some steps of each, one side after the other, so that what else the
+machine does meets all of them. Prints the median milliseconds a step of each and, over the rounds, the median and the
+middle half of how often ours fits in theirs; compiling and a warm-up are not counted on any side. With --cpu_time it is
+the processes' CPU time, which other work on the machine disturbs less: take one thread, since idle ones spin. Ours is
+then what a longer run takes more than a shorter one."""
 
 import argparse
 import json
 import os
 import statistics
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -64,30 +68,43 @@ def make_step(torch, dtype, compiled):
     return step
 
 
-def time_steps(step, steps):
-    started = time.perf_counter()
+def time_steps(step, steps, clock=time.perf_counter):
+    started = clock()
     for _ in range(steps):
         step()
-    return 1000 * (time.perf_counter() - started) / steps
+    return 1000 * (clock() - started) / steps
 
 
-def ours(options, dtype):
+def run_ours(options, dtype, steps):
+    """Milliseconds a step, and CPU seconds of the whole process."""
     command = [ROOT / "build/tightloop", "bench", "step", ROOT / "configs/quickstart.yaml", "--synthetic", "--json",
-               "--steps", options.steps, "--train.device", "cpu", "--train.precision", dtype, "--train.threads",
+               "--steps", steps, "--train.device", "cpu", "--train.precision", dtype, "--train.threads",
                options.threads, "--model.family", "gpt2", "--model.layers", LAYERS, "--model.width", WIDTH,
                "--model.heads", HEADS, "--model.ffn", 4 * WIDTH, "--model.vocab_size", VOCABULARY, "--data.seq_len",
                TOKENS, "--train.micro_batch", ROWS]
+    before = os.times()
     said = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True).stdout
-    return json.loads(said.splitlines()[-1])["ms_wall"]
+    after = os.times()
+    used = after.children_user + after.children_system - before.children_user - before.children_system
+    return json.loads(said.splitlines()[-1])["ms_wall"], used
+
+
+def ours(options, dtype):
+    if not options.cpu_time:
+        return run_ours(options, dtype, options.steps)[0]
+    longer, shorter = (run_ours(options, dtype, steps)[1] for steps in (1 + 2 * options.steps, 1))
+    return 1000 * (longer - shorter) / (2 * options.steps)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--dtypes", default="fp32,bf16")
+    parser.add_argument("--cpu_time", action="store_true")
     options = parser.parse_args()
+    clock = time.process_time if options.cpu_time else time.perf_counter
     os.environ["OMP_NUM_THREADS"] = str(options.threads)
     import torch
 
@@ -95,16 +112,20 @@ def main():
     for dtype in options.dtypes.split(","):
         sides = {"eager": make_step(torch, dtype, False), "compile": make_step(torch, dtype, True)}
         for step in sides.values():
-            time_steps(step, 5)
+            time_steps(step, 2)
         times = {name: [] for name in [*sides, "tightloop"]}
         for _ in range(options.rounds):
             for name, step in sides.items():
-                times[name].append(time_steps(step, options.steps))
+                times[name].append(time_steps(step, options.steps, clock))
             times["tightloop"].append(ours(options, dtype))
+            print(dtype, {name: round(values[-1], 1) for name, values in times.items()}, file=sys.stderr, flush=True)
         medians = {name: statistics.median(values) for name, values in times.items()}
-        print(json.dumps({"dtype": dtype, **{f"{name}_ms": round(value, 1) for name, value in medians.items()},
-                          **{f"{name}_over_ours": round(medians[name] / medians["tightloop"], 2) for name in sides}}),
-              flush=True)
+        result = {"dtype": dtype, **{f"{name}_ms": round(value, 1) for name, value in medians.items()}}
+        for name in sides:
+            ratios = [theirs / own for theirs, own in zip(times[name], times["tightloop"])]
+            low, middle, high = statistics.quantiles(ratios, n=4)
+            result[f"{name}_over_ours"] = f"{middle:.2f} ({low:.2f} to {high:.2f})"
+        print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":

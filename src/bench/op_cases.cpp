@@ -27,6 +27,7 @@
 #include "ops/pointwise/embedding.h"
 #include "ops/pointwise/expert_rows.h"
 #include "ops/pointwise/gated_add.h"
+#include "ops/pointwise/gelu_feed_forward.h"
 #include "ops/pointwise/swiglu.h"
 
 namespace tightloop {
@@ -41,6 +42,7 @@ ops::Dropout drop_on(const at::Tensor& x) {
 }
 
 at::Tensor joined(const ops::NormedSum& made) { return at::cat({made.sum, made.normed}, -1); }
+at::Tensor joined(const ops::MixedSum& made) { return at::cat({made.sum, made.normed}, -1); }
 at::Tensor joined(const ops::SplitHeads& made) { return at::cat({made.q, made.k, made.v}, 2); }
 
 /// Makes the cases of one size.
@@ -52,6 +54,7 @@ class Maker {
   std::vector<OpCase> all() {
     norms();
     pointwise();
+    feed_forward();
     heads();
     experts();
     losses();
@@ -89,6 +92,16 @@ class Maker {
         "add_rms_norm", {some({N, D}), some({N, D}), some({D})},
         [](const Tensors& in) { return joined(ops::add_rms_norm(in[0], in[1], in[2], kEps)); },
         [](const Tensors& in) { return joined(ops::add_rms_norm_plain(in[0], in[1], in[2], kEps)); }, 8);
+    const auto scale = [&](double value) { return at::full({}, value, options_); };
+    add(
+        "mix_rms_norm", {some({N, D}), some({N, D}), some({N, D}), scale(0.2), scale(1.1)},
+        [](const Tensors& in) {
+          return joined(ops::mix_rms_norm(in[0], in[1], in[2], kEps, {in[3], in[4]}));
+        },
+        [](const Tensors& in) {
+          return joined(ops::mix_rms_norm_plain(in[0], in[1], in[2], kEps, {in[3], in[4]}));
+        },
+        10);
     add(
         "residual_norm", {some({N, D}), some({N, D}), some({D}), some({D}), some({D})},
         [](const Tensors& in) {
@@ -123,6 +136,15 @@ class Maker {
         "linear", {some({N, D}), some({D, D})}, [](const Tensors& in) { return ops::linear(in[0], in[1]); },
         [](const Tensors& in) { return in[0].matmul(in[1].t()); }, 4)
         .flops = 6.0 * static_cast<double>(N) * static_cast<double>(D * D);
+  }
+
+  void feed_forward() {
+    const int64_t N = s_.rows, D = s_.width;
+    add(
+        "gelu_feed_forward", {some({N, D}), 0.02 * some({4 * D, D}), some({4 * D}), 0.02 * some({D, 4 * D})},
+        [](const Tensors& in) { return ops::gelu_feed_forward(in[0], in[1], in[2], in[3]); },
+        [](const Tensors& in) { return ops::gelu_feed_forward_plain(in[0], in[1], in[2], in[3]); }, 20)
+        .flops = 48.0 * static_cast<double>(N) * static_cast<double>(D * D);
   }
 
   void heads() {

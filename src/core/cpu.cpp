@@ -30,9 +30,23 @@ bool cpu_has(std::string_view flag) {
   return flags.contains(flag);
 }
 
+namespace {
+
+std::string_view variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+std::string upper(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return result;
+}
+
+}  // namespace
+
 bool fast_bf16_products(bool amx, std::string_view aten_capability, std::string_view onednn_isa) {
-  std::string isa(onednn_isa);
-  for (char& c : isa) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  const std::string isa = upper(onednn_isa);
   const bool narrow = aten_capability == "default" || aten_capability == "avx2";
   const bool allowed =
       isa.empty() || isa == "DEFAULT" || isa == "ALL" || isa.find("AMX") != std::string::npos;
@@ -40,12 +54,14 @@ bool fast_bf16_products(bool amx, std::string_view aten_capability, std::string_
 }
 
 bool cpu_has_fast_bf16() {
-  const auto variable = [](const char* name) -> std::string_view {
-    const char* value = std::getenv(name);
-    return value ? value : "";
-  };
   return fast_bf16_products(cpu_has("amx_bf16"), variable("ATEN_CPU_CAPABILITY"),
                             variable("ONEDNN_MAX_CPU_ISA"));
+}
+
+bool cpu_has_bf16_products() {
+  const std::string isa = upper(variable("ONEDNN_MAX_CPU_ISA"));
+  const bool narrow = isa.starts_with("SSE") || (isa.starts_with("AVX") && !isa.starts_with("AVX512"));
+  return cpu_has("avx512bw") && cpu_has("avx512vl") && cpu_has("avx512dq") && !narrow;
 }
 
 bool amx_is_half_offered(bool amx, unsigned palettes) { return amx && palettes == 0; }

@@ -17,6 +17,9 @@ bool fast_bf16_products(bool amx, std::string_view aten_capability, std::string_
 /// The same for this machine.
 bool cpu_has_fast_bf16();
 
+/// Whether torch has a kernel for matrix products in bf16 on this machine at all.
+bool cpu_has_bf16_products();
+
 /// Some virtual machines offer AMX and hide the sizes of its tiles, and torch's bf16 products then end with
 /// an illegal instruction. There torch is told to do without AMX; a value of $ONEDNN_MAX_CPU_ISA stays as it
 /// is. To be called before torch computes anything.

@@ -44,5 +44,6 @@ inline at::Tensor dense(const std::optional<at::Tensor>& x) { return x ? dense(*
 inline const void* data_of(const at::Tensor& x) { return x.defined() ? x.const_data_ptr() : nullptr; }
 inline const void* data_of(const std::optional<at::Tensor>& x) { return x ? data_of(*x) : nullptr; }
 inline void* mutable_data_of(const at::Tensor& x) { return x.defined() ? x.mutable_data_ptr() : nullptr; }
+inline float* floats_of(const at::Tensor& x) { return x.defined() ? x.mutable_data_ptr<float>() : nullptr; }
 
 }  // namespace tightloop::cuda

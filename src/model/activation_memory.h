@@ -10,7 +10,8 @@ namespace tightloop {
 /// A micro-batch, and how wide its numbers are.
 struct PassShape {
   int64_t rows = 1, length = 1;
-  int64_t element = 2;  // bytes of the compute dtype
+  int64_t element = 2;   // bytes of the compute dtype
+  bool kernels = true;  // a GPU's, which keep less than torch's passes do
 };
 
 /// What a block needs in training, in bytes.

@@ -98,6 +98,33 @@ __device__ inline float row_max(float value, float* warps) {
   return row_join<kThreads>(value, warps, [](float a, float b) { return fmaxf(a, b); });
 }
 
+/// The largest magnitude of what a kernel stores as T, found in passing (ops/fp8/largest.h); NaN does not
+/// count. Nothing happens where there is no `most`.
+template <class T>
+class Largest {
+ public:
+  __device__ explicit Largest(float* most) : most_(most) {}
+
+  template <int kCount>
+  __device__ void see(const float (&values)[kCount]) {
+    if (!most_) return;
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) seen_ = fmaxf(seen_, fabsf(values[k]));
+  }
+  /// Once, by all threads of a warp. Most find the number raised already and leave it alone.
+  __device__ void leave() const {
+    if (!most_) return;
+    const float seen = to_float(from_float<T>(row_max<32>(seen_, nullptr)));
+    if ((threadIdx.y * blockDim.x + threadIdx.x) % 32 != 0) return;
+    if (seen > *static_cast<volatile float*>(most_))
+      atomicMax(reinterpret_cast<int*>(most_), __float_as_int(seen));  // of floats above 0 alike
+  }
+
+ private:
+  float* most_;
+  float seen_ = 0;
+};
+
 /// Elements of T in 16 bytes.
 template <class T>
 constexpr int kWide = 16 / sizeof(T);

@@ -6,11 +6,21 @@
 
 namespace tightloop::ops {
 
-/// x (..., in) times the transposed weight (out, in), plus the bias (out) where there is one. Every product
-/// of a model with a weight goes through here: whoever computes products otherwise (another precision, a
-/// fused epilogue) does it in this one place. The head of
-/// a training that has its loss fused (ops/loss/fused_head.h) multiplies there. Experts, whose weights are
-/// stacks, have their grouped products beside them.
-at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias = {});
+/// Whether backward keeps a product's input anyway, for the operator that made it: then a product that would
+/// keep it in another form keeps it as it is.
+enum class Input { kOwn, kKept };
+
+/// x (..., in) times the transposed weight (out, in), plus the bias (out) where there is one. Products of a
+/// model with a weight go through here, so that whoever computes them otherwise (another precision, another
+/// library) does it in one place. Three multiply themselves: the head of a training that has its loss fused
+/// (ops/loss/fused_head.h), gelu between two products (ops/pointwise/gelu_feed_forward.h), and experts, whose
+/// weights are stacks.
+/// On a CPU for which torch has no products in 16 bits (without AVX-512: it goes element by element, 5 to 60
+/// times as slow), the factors are widened to fp32 and the product is rounded.
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias = {},
+                  Input input = Input::kOwn);
+
+/// Whether torch has good matrix products of this dtype for this CPU.
+bool has_products(at::ScalarType dtype);
 
 }  // namespace tightloop::ops

@@ -11,6 +11,9 @@
 namespace tightloop::ops::cuda {
 
 constexpr int kRowsOfBlock = 4, kLongRowThreads = 256, kMostChunks = 4;
+// Where a thread keeps nothing but its row, a warp takes longer ones: 1280 elements would leave a third of a
+// block's threads idle.
+constexpr int kForwardChunks = 5;
 
 /// This thread's elements of a row: body(chunk, index of its first element).
 template <int kVec, int kThreads, int kChunks, class Body>
@@ -105,8 +108,9 @@ inline int row_parts(int64_t rows, int each) {
       std::clamp<int64_t>((rows + kRowsOfBlock - 1) / kRowsOfBlock, 1, each * kMultiprocessors));
 }
 
-/// run(T{}, integral constants of the threads for a row, of the rows of a block, of the chunks of a thread)
-template <class Run>
+/// run(T{}, integral constants of the threads for a row, of the rows of a block, of the chunks of a thread).
+/// kShortChunks: how many of them a row may have that a warp holds.
+template <int kShortChunks = kMostChunks, class Run>
 cudaError_t with_rows(Dtype dtype, int64_t rows, int64_t D, Run&& run) {
   if (rows > INT_MAX) return cudaErrorInvalidValue;
   return with_type(dtype, [&]<class T>(T) {
@@ -120,11 +124,13 @@ cudaError_t with_rows(Dtype dtype, int64_t rows, int64_t D, Run&& run) {
           return run(T{}, threads, rows_of_block, std::integral_constant<int, 2>{});
         case 3:
           return run(T{}, threads, rows_of_block, std::integral_constant<int, 3>{});
-        default:
+        case kMostChunks:
           return run(T{}, threads, rows_of_block, std::integral_constant<int, kMostChunks>{});
+        default:
+          return run(T{}, threads, rows_of_block, std::integral_constant<int, kShortChunks>{});
       }
     };
-    if (D <= 32 * kMostChunks * kWide<T>)
+    if (D <= 32 * kShortChunks * kWide<T>)
       return with_chunks(std::integral_constant<int, 32>{}, std::integral_constant<int, kRowsOfBlock>{});
     return with_chunks(std::integral_constant<int, kLongRowThreads>{}, std::integral_constant<int, 1>{});
   });

@@ -108,6 +108,9 @@ void TrainConfig::describe(Fields& fields) {
           "graph", graph,
           "CUDA graphs of forward, backward and update, one for each shape; auto: where they can be captured")
       .on_off("on", "off");
+  fields.add("autotune", autotune,
+             "GPU: time the library's algorithms for large matrix products in the first steps and use the "
+             "fastest; not with train.deterministic");
   fields.add("deterministic", deterministic,
              "The same bits in every run on the same device; a little slower on a GPU");
   fields.add("loss_scale", loss_scale, "fp16: initial loss scale").range(1e-30, 1e30);
@@ -140,7 +143,11 @@ void TrainConfig::describe(Fields& fields) {
   fields.add("time_parts", time_parts, "Time the parts of every step on the device");
   fields.add("debug_syncs", debug_syncs, "An error where torch synchronizes with the GPU within a step");
   fields.add("seed", seed, "Decides initial weights and the order of the data").range(0, 9e15);
-  fields.add("logging_steps", logging_steps, "Steps between log lines; the loss shown is the mean over them")
+  fields
+      .add("logging_steps", logging_steps,
+           "Steps between lines of metrics.jsonl, whose loss is the mean over them; a log that is no "
+           "terminal has "
+           "one of these every 2 seconds at most")
       .range(1, 1e9);
   fields
       .add("eval_steps", eval_steps,

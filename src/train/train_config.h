@@ -128,8 +128,8 @@ struct TrainConfig {
   AutoSwitch graph = AutoSwitch::kAuto;
   int64_t loss_extract_interval = 10, empty_cache_steps = 0, loss_scale_growth_steps = 2000;
   double loss_scale = 65536, memory_limit = 0;
-  bool deterministic = false, debug_syncs = false, set_to_none = true, copy_stream = true, copy_ahead = true,
-       time_parts = true, pools = true;
+  bool autotune = true, deterministic = false, debug_syncs = false, set_to_none = true, copy_stream = true,
+       copy_ahead = true, time_parts = true, pools = true;
   // Guards
   int64_t max_skips = 10;
   OnSpike on_spike = OnSpike::kWarn;

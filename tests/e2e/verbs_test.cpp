@@ -253,7 +253,7 @@ TEST(BenchVerb, SaysNothingOfAGpuOnACpu) {
   const auto outcome = run(folder.path(), "TIGHTLOOP_NO_CUDA=1 tightloop bench step " + tiny() + "--steps 3");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_TRUE(contains(outcome.output, "waiting for data")) << outcome.output;
-  EXPECT_TRUE(contains(outcome.output, "\nattention: ") && contains(outcome.output, " by torch"))
+  EXPECT_TRUE(contains(outcome.output, "\nattention: ") && contains(outcome.output, "causal by "))
       << outcome.output;
   EXPECT_FALSE(contains(outcome.output, "sync") || contains(outcome.output, "graphs")) << outcome.output;
 }
@@ -278,7 +278,7 @@ TEST(BenchVerb, PrintsJson) {
   EXPECT_GT(json.at("ms").get<double>(), 0);
   EXPECT_GT(json.at("tokens_s").get<double>(), 0);
   ASSERT_FALSE(json.at("attention").empty());
-  EXPECT_TRUE(json["attention"][0]["by"].get<std::string>().starts_with("torch")) << json["attention"];
+  EXPECT_FALSE(json["attention"][0]["by"].get<std::string>().empty()) << json["attention"];
   EXPECT_FALSE(fs::exists(folder / "runs"));
 }
 

@@ -1,6 +1,8 @@
 #include "ops/pointwise/activation.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 
 #include <cmath>
@@ -50,17 +52,22 @@ TEST_P(ActivationOn, AgreesIn16Bits) {
 }
 
 TEST_P(ActivationOn, NeedsNoBias) {
-  for (const auto kind : kKinds)
-    for (const int64_t D : {7, 128})
-      expect_agreement([&](const auto& in) { return ops::activation(in[0], {}, kind); },
-                       [&](const auto& in) { return ops::activation_plain(in[0], {}, kind); },
-                       {random_tensor({21, D}, at::kFloat, 1).to(device)}, tolerance(at::kFloat));
+  for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    if (dtype != at::kFloat && !has_kernel_for("tightloop::activation_forward", device)) continue;
+    for (const auto kind : kKinds)
+      for (const int64_t D : {7, 128})
+        expect_agreement([&](const auto& in) { return ops::activation(in[0], {}, kind); },
+                         [&](const auto& in) { return ops::activation_plain(in[0], {}, kind); },
+                         {random_tensor({21, D}, dtype, 1).to(device)}, tolerance(dtype));
+  }
 }
 
 TEST_P(ActivationOn, TakesManyRowsAndOddOnes) {
   compare(6000, 8, at::kFloat, ActivationKind::kGelu, 0.1);
   compare(5, 7, at::kFloat, ActivationKind::kRelu, 0.1);
   compare(0, 8, at::kFloat, ActivationKind::kRelu, 0.1);
+  compare(1, 12, at::kFloat, ActivationKind::kGeluTanh, 0);
+  compare(1, 8, at::kFloat, ActivationKind::kGelu, 0.5);
 }
 
 TEST_P(ActivationOn, WhatIsNoNumberStaysNone) {
@@ -71,6 +78,25 @@ TEST_P(ActivationOn, WhatIsNoNumberStaysNone) {
     EXPECT_EQ(y.isnan().sum().item<int64_t>(), 1) << static_cast<int>(kind);
     EXPECT_TRUE(y[1][5].isnan().item<bool>());
   }
+}
+
+TEST_P(ActivationOn, GivesTheSameBitsAgain) {
+  std::vector<at::Tensor> first;
+  const int threads = at::get_num_threads();
+  for (const int count : {1, 2, 3, 3}) {
+    at::set_num_threads(count);
+    const auto leaf = [&](at::IntArrayRef shape, uint64_t seed) {
+      return random_tensor(shape, at::kFloat, seed).to(device).requires_grad_();
+    };
+    const at::Tensor x = leaf({777, 96}, 1), bias = leaf({96}, 2);
+    const auto y = ops::activation(x, bias, ActivationKind::kGeluTanh, dropout(0.2, device));
+    auto results =
+        torch::autograd::grad({y}, {x, bias}, {random_tensor({777, 96}, at::kFloat, 3).to(device)});
+    results.push_back(y);
+    if (first.empty()) first = results;
+    for (size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(at::equal(first[i], results[i])) << i;
+  }
+  at::set_num_threads(threads);
 }
 
 TEST(Activation, PlainTwinHasTheRightGradient) {

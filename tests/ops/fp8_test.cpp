@@ -81,13 +81,14 @@ Tensor rounded(const Tensor& x, Fp8Format format) {
 TEST_P(Fp8On, ProductsAreThoseOfRoundedFactors) {
   if (device.is_cpu()) GTEST_SKIP() << "products of fp8 are for GPUs";
   ops::use_fp8(true);
-  for (const bool bias : {false, true}) {
+  for (const auto& [bias, input] :
+       {std::pair{false, ops::Input::kOwn}, {true, ops::Input::kOwn}, {false, ops::Input::kKept}}) {
     const int64_t rows = 96, in = 160, out = 256;
     auto x = random_tensor({2, rows / 2, in}, at::kBFloat16, 1).to(device).set_requires_grad(true);
     auto w = random_tensor({out, in}, at::kBFloat16, 2, 0.1).to(device).set_requires_grad(true);
     auto b = random_tensor({out}, at::kBFloat16, 3).to(device).set_requires_grad(true);
     ASSERT_TRUE(ops::fp8_takes(x, w));
-    const auto y = ops::linear(x, w, bias ? std::optional(b) : std::nullopt);
+    const auto y = ops::linear(x, w, bias ? std::optional(b) : std::nullopt, input);
     const auto dy = random_tensor(y.sizes(), at::kBFloat16, 5, 1e-4).to(device);
     y.backward(dy);
 

@@ -107,6 +107,26 @@ TEST_P(MuonOn, InFp32AgreesWithThePlainTwinInFp64) {
     }
 }
 
+// Large groups of long matrices have steps of Polar Express joined; one alone has not.
+TEST_P(MuonOn, ManyLongMatricesAreUpdatedAsOneAlone) {
+  if (kFibers) GTEST_SKIP() << "too many elements for fibers";
+  for (const auto& [m, n] : {std::pair{128, 512}, {512, 128}}) {
+    const MuonTensors many = make({257, m, n}, at::kFloat, at::kFloat, device);
+    draw_gradients(many, 1);
+    const MuonTensors one = copy_of({.masters = {many.masters[0]},
+                                     .gradients = {many.gradients[0]},
+                                     .values = {many.masters[0]},
+                                     .momentum = many.momentum.narrow(0, 0, 1),
+                                     .variance = many.variance.narrow(0, 0, 1)},
+                                    at::kFloat, device);
+    const Tensor start = flat(one.masters);
+    ops::muon_(many, settings(at::kFloat), control(1, false, device));
+    ops::muon_(one, settings(at::kFloat), control(1, false, device));
+    const Tensor end = flat(one.masters);
+    EXPECT_LT(((flat({many.masters[0]}) - end).norm() / (end - start).norm()).item<double>(), 1e-4);
+  }
+}
+
 TEST_P(MuonOn, In16BitsAgreesWithThePlainTwin) {
   if (!has_kernel_for("tightloop::muon_start_", device)) GTEST_SKIP() << "the twin is all there is";
   std::vector dtypes{at::kBFloat16};

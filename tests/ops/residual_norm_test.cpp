@@ -1,7 +1,9 @@
 #include "ops/norm/residual_norm.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/layer_norm.h>
 
@@ -57,7 +59,8 @@ ON_EVERY_DEVICE(ResidualNormOn);
 
 TEST_P(ResidualNormOn, AgreesWithThePlainTwin) {
   for (const double share : {0.0, 0.3})
-    for (const int64_t D : {8, 64, 512, 768}) compare(5, D, at::kFloat, share);
+    for (const int64_t D : {4, 8, 12, 64, 100, 512, 768})
+      for (const int64_t rows : {1, 5}) compare(rows, D, at::kFloat, share);
 }
 
 TEST_P(ResidualNormOn, AgreesIn16Bits) {
@@ -110,6 +113,26 @@ TEST_P(ResidualNormOn, RefusesVectorsOfOtherLengths) {
   EXPECT_THROW(ops::residual_norm(x, x, wrong, right, right, kEps), c10::Error);
   EXPECT_THROW(ops::residual_norm(x, x, right, wrong, right, kEps), c10::Error);
   EXPECT_THROW(ops::residual_norm(x, x.slice(0, 0, 2), right, right, right, kEps), c10::Error);
+}
+
+TEST_P(ResidualNormOn, GivesTheSameBitsAgain) {
+  std::vector<at::Tensor> first;
+  const int threads = at::get_num_threads();
+  for (const int count : {1, 2, 3, 3}) {
+    at::set_num_threads(count);
+    const auto leaf = [&](at::IntArrayRef shape, uint64_t seed) {
+      return random_tensor(shape, at::kFloat, seed).to(device).requires_grad_();
+    };
+    const std::vector<Tensor> in{leaf({777, 96}, 1), leaf({777, 96}, 2), leaf({96}, 3), leaf({96}, 4),
+                                 leaf({96}, 5)};
+    const auto y =
+        used(ops::residual_norm(in[0], in[1], in[2], in[3], in[4], kEps, dropout(0.2, device)), Used::kBoth);
+    auto results = torch::autograd::grad({y}, in, {random_tensor({1554, 96}, at::kFloat, 6).to(device)});
+    results.push_back(y);
+    if (first.empty()) first = results;
+    for (size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(at::equal(first[i], results[i])) << i;
+  }
+  at::set_num_threads(threads);
 }
 
 TEST(ResidualNorm, PlainTwinHasTheRightGradient) {

@@ -106,115 +106,177 @@ TEST_P(RmsNormOn, DoesWithoutAWeight) {
 
 class AddRmsNormOn : public OnDevice {
  protected:
-  /// Inputs: x, y, then what `weighted` and `scaled` call for.
-  using Add = decltype(&ops::add_rms_norm);
-  static Tensor call(Add add, const std::vector<Tensor>& in, bool weighted, bool scaled, bool both) {
-    const size_t scales = weighted ? 3 : 2;
-    const auto made = add(in[0], in[1], weighted ? in[2] : Tensor(), kEps,
-                          scaled ? ops::SumScales{in[scales], in[scales + 1]} : ops::SumScales{});
-    return both ? at::cat({made.sum, made.normed}) : made.normed;
-  }
-  void compare(int64_t rows, int64_t D, at::ScalarType dtype, bool weighted, bool scaled, bool both = true,
-               at::ScalarType scale_dtype = at::kFloat) {
-    SCOPED_TRACE(::testing::Message() << rows << " x " << D << ' ' << dtype << " weighted " << weighted
-                                      << " scaled " << scaled << ' ' << device);
+  void compare(int64_t rows, int64_t D, at::ScalarType dtype, bool weighted, bool both = true,
+               at::ScalarType weight_dtype = at::kFloat) {
+    SCOPED_TRACE(::testing::Message()
+                 << rows << " x " << D << ' ' << dtype << " weighted " << weighted << ' ' << device);
     std::vector<Tensor> inputs{random_tensor({rows, D}, dtype, 1).to(device),
                                random_tensor({rows, D}, dtype, 2).to(device)};
-    if (weighted) inputs.push_back((random_tensor({D}, at::kDouble, 3, 0.3) + 1.0).to(device, scale_dtype));
-    if (scaled)
-      for (const double scale : {1.25, -0.5})
-        inputs.push_back(at::full({}, scale, at::TensorOptions(scale_dtype).device(device)));
+    if (weighted) inputs.push_back((random_tensor({D}, at::kDouble, 3, 0.3) + 1.0).to(device, weight_dtype));
+    const auto call = [&](auto add) {
+      return [=](const std::vector<Tensor>& in) {
+        const auto made = add(in[0], in[1], weighted ? in[2] : Tensor(), kEps);
+        return both ? at::cat({made.sum, made.normed}) : made.normed;
+      };
+    };
     const double rounding = dtype == at::kFloat ? 4e-6 : 2 * tolerance(dtype);  // the sum's, then the norm's
-    // A scale's gradient is a sum of many terms of both signs. Of the norm alone, which no common scale
-    // changes, they cancel; in 16 bits it may be smaller than their roundings.
-    std::vector<size_t> fixed;
-    if (scaled && (dtype != at::kFloat || !both)) fixed = {inputs.size() - 2, inputs.size() - 1};
-    expect_agreement(
-        [&](const auto& in) { return call(ops::add_rms_norm, in, weighted, scaled, both); },
-        [&](const auto& in) { return call(ops::add_rms_norm_plain, in, weighted, scaled, both); }, inputs,
-        rounding, fixed);
+    expect_agreement(call(ops::add_rms_norm), call(ops::add_rms_norm_plain), inputs, rounding);
   }
 };
 ON_EVERY_DEVICE(AddRmsNormOn);
 
 TEST_P(AddRmsNormOn, AgreesWithThePlainTwin) {
   for (const bool weighted : {false, true})
-    for (const bool scaled : {false, true})
-      for (const int64_t D : {8, 7, 64, 768, 1536}) compare(5, D, at::kFloat, weighted, scaled);
+    for (const int64_t D : {8, 7, 64, 768, 1536}) compare(5, D, at::kFloat, weighted);
 }
 
 TEST_P(AddRmsNormOn, AgreesIn16Bits) {
   if (!has_kernel_for("tightloop::add_rms_norm_forward", device))
     GTEST_SKIP() << "torch's passes round each step";
-  for (const bool scaled : {false, true})
-    for (const int64_t D : {8, 256, 520, 1024, 1032, 8192}) {
-      compare(3, D, at::kBFloat16, true, scaled);
-      compare(3, D, at::kBFloat16, true, scaled, true, at::kBFloat16);
-      if (device.is_cuda()) compare(3, D, at::kHalf, false, scaled, true, at::kHalf);
-    }
-}
-
-TEST_P(AddRmsNormOn, TheSumMayBeUnused) {
-  compare(7, 64, at::kFloat, true, false, /*both=*/false);
-  compare(7, 64, at::kFloat, false, true, /*both=*/false);
-}
-
-TEST_P(AddRmsNormOn, TakesManyRowsAndNone) {
-  compare(2500, 16, at::kFloat, true, true);
-  if (device.is_cuda()) compare(600, 8192, at::kBFloat16, true, true);
-  compare(0, 16, at::kFloat, true, true);
-}
-
-// A loss whose terms all pull the scales the same way.
-TEST_P(AddRmsNormOn, ScalesLearnIn16Bits) {
-  const auto loss = [](const ops::NormedSum& made) {
-    return at::stack({made.sum.to(at::kDouble).square().mean() + made.normed.to(at::kDouble).mean()});
-  };
-  for (const auto scale_dtype : {at::kFloat, at::kBFloat16}) {
-    const auto number = [&](double value) {
-      return at::full({}, value, at::TensorOptions(scale_dtype).device(device));
-    };
-    expect_agreement(
-        [&](const auto& in) {
-          return loss(ops::add_rms_norm(in[0], in[1], {}, kEps, {in[2], in[3]}));
-        },
-        [&](const auto& in) {
-          return loss(ops::add_rms_norm_plain(in[0], in[1], {}, kEps, {in[2], in[3]}));
-        },
-        {random_tensor({300, 96}, at::kBFloat16, 1).to(device),
-         random_tensor({300, 96}, at::kBFloat16, 2).to(device), number(1.25), number(-0.5)},
-        2 * tolerance(at::kBFloat16));
+  for (const int64_t D : {8, 256, 520, 1024, 1032, 8192}) {
+    compare(3, D, at::kBFloat16, true);
+    compare(3, D, at::kBFloat16, true, true, at::kBFloat16);
+    if (device.is_cuda()) compare(3, D, at::kHalf, false, true, at::kHalf);
   }
 }
 
-TEST_P(AddRmsNormOn, OneTensorMayBeBothSides) {
-  const auto twice = [](const auto& in) {
-    return ops::add_rms_norm(in[0], in[0], {}, kEps, {in[1], in[2]}).sum;
-  };
-  const auto plain_twice = [](const auto& in) {
-    return ops::add_rms_norm_plain(in[0], in[0], {}, kEps, {in[1], in[2]}).sum;
-  };
-  const auto number = [&](double value) {
-    return at::full({}, value, at::TensorOptions(at::kFloat).device(device));
-  };
-  expect_agreement(twice, plain_twice,
-                   {random_tensor({6, 32}, at::kFloat, 1).to(device), number(1.5), number(0.25)}, 4e-6);
+TEST_P(AddRmsNormOn, TheSumMayBeUnused) { compare(7, 64, at::kFloat, true, /*both=*/false); }
+
+TEST_P(AddRmsNormOn, TakesManyRowsAndNone) {
+  compare(2500, 16, at::kFloat, true);
+  if (device.is_cuda()) compare(600, 8192, at::kBFloat16, true);
+  compare(0, 16, at::kFloat, true);
 }
 
-TEST_P(AddRmsNormOn, RefusesHalfAPairOfScales) {
+TEST_P(AddRmsNormOn, RefusesTensorsThatDiffer) {
   const Tensor x = at::ones({2, 8}).to(device);
-  EXPECT_THROW(ops::add_rms_norm(x, x, {}, kEps, {.x = at::ones({}).to(device), .y = {}}), c10::Error);
   EXPECT_THROW(ops::add_rms_norm(x, x.slice(0, 1), {}, kEps), c10::Error);
 }
 
 TEST(AddRmsNorm, PlainTwinHasTheRightGradient) {
   expect_gradients_by_differences(
       [](const auto& in) {
-        const auto made = ops::add_rms_norm_plain(in[0], in[1], in[2], kEps, {in[3], in[4]});
+        const auto made = ops::add_rms_norm_plain(in[0], in[1], in[2], kEps);
         return at::cat({made.sum, made.normed});
       },
       {random_tensor({3, 5}, at::kDouble, 1), random_tensor({3, 5}, at::kDouble, 2),
-       random_tensor({5}, at::kDouble, 3), random_tensor({}, at::kDouble, 4),
+       random_tensor({5}, at::kDouble, 3)});
+}
+
+class MixRmsNormOn : public OnDevice {
+ protected:
+  using Mix = decltype(&ops::mix_rms_norm);
+  enum Read { kAll, kNormed, kSumAndX };  // which results have a gradient
+
+  Tensor number(double value, at::ScalarType dtype = at::kFloat) const {
+    return at::full({}, value, at::TensorOptions(dtype).device(device));
+  }
+  /// Inputs: x, y, both scales, perhaps a branch.
+  static Tensor call(Mix mix, const std::vector<Tensor>& in, Read read) {
+    const auto made = mix(in[0], in[1], in.size() > 4 ? in[4] : Tensor(), kEps, {in[2], in[3]});
+    if (read == kNormed) return made.normed;
+    if (read == kSumAndX) return at::cat({made.sum, made.x});
+    return at::cat({made.sum, made.normed, made.x});
+  }
+  void compare(int64_t rows, int64_t D, at::ScalarType dtype, bool branch, Read read = kAll,
+               at::ScalarType scale_dtype = at::kFloat) {
+    SCOPED_TRACE(::testing::Message() << rows << " x " << D << ' ' << dtype << " branch " << branch
+                                      << " read " << read << ' ' << device);
+    std::vector<Tensor> inputs{random_tensor({rows, D}, dtype, 1).to(device),
+                               random_tensor({rows, D}, dtype, 2).to(device), number(1.25, scale_dtype),
+                               number(-0.5, scale_dtype)};
+    if (branch) inputs.push_back(random_tensor({rows, D}, dtype, 3).to(device));
+    const double rounding = dtype == at::kFloat ? 4e-6 : 2 * tolerance(dtype);  // the sum's, then the norm's
+    // A scale's gradient is a sum of many terms of both signs. Of the norm alone, which no common scale
+    // changes, they cancel; in 16 bits it may be smaller than their roundings.
+    std::vector<size_t> fixed;
+    if (dtype != at::kFloat || read == kNormed) fixed = {2, 3};
+    expect_agreement([&](const auto& in) { return call(ops::mix_rms_norm, in, read); },
+                     [&](const auto& in) { return call(ops::mix_rms_norm_plain, in, read); }, inputs,
+                     rounding, fixed);
+  }
+};
+ON_EVERY_DEVICE(MixRmsNormOn);
+
+TEST_P(MixRmsNormOn, AgreesWithThePlainTwin) {
+  for (const bool branch : {false, true})
+    for (const int64_t D : {8, 7, 64, 768, 1536}) compare(5, D, at::kFloat, branch);
+}
+
+TEST_P(MixRmsNormOn, AgreesIn16Bits) {
+  if (!has_kernel_for("tightloop::add_rms_norm_forward", device))
+    GTEST_SKIP() << "torch's passes round each step";
+  for (const bool branch : {false, true})
+    for (const int64_t D : {8, 256, 520, 1024, 1032, 8192}) {
+      compare(3, D, at::kBFloat16, branch);
+      compare(3, D, at::kBFloat16, branch, kAll, at::kBFloat16);
+      if (device.is_cuda()) compare(3, D, at::kHalf, branch, kAll, at::kHalf);
+    }
+}
+
+TEST_P(MixRmsNormOn, SomeResultsMayBeUnused) {
+  for (const bool branch : {false, true})
+    for (const auto read : {kNormed, kSumAndX}) compare(7, 64, at::kFloat, branch, read);
+}
+
+TEST_P(MixRmsNormOn, TakesManyRowsAndNone) {
+  compare(2500, 16, at::kFloat, true);
+  if (device.is_cuda()) compare(600, 8192, at::kBFloat16, true);
+  compare(0, 16, at::kFloat, true);
+}
+
+// A loss whose terms all pull the scales the same way.
+TEST_P(MixRmsNormOn, ScalesLearnIn16Bits) {
+  const auto loss = [](const ops::MixedSum& made) {
+    return at::stack({made.sum.to(at::kDouble).square().mean() + made.normed.to(at::kDouble).mean()});
+  };
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    expect_agreement(
+        [&](const auto& in) {
+          return loss(ops::mix_rms_norm(in[0], in[1], in[4], kEps, {in[2], in[3]}));
+        },
+        [&](const auto& in) {
+          return loss(ops::mix_rms_norm_plain(in[0], in[1], in[4], kEps, {in[2], in[3]}));
+        },
+        {random_tensor({300, 96}, at::kBFloat16, 1).to(device),
+         random_tensor({300, 96}, at::kBFloat16, 2).to(device), number(1.25, dtype), number(-0.5, dtype),
+         random_tensor({300, 96}, at::kBFloat16, 3).to(device)},
+        2 * tolerance(at::kBFloat16));
+  }
+}
+
+TEST_P(MixRmsNormOn, AScaleOfZeroHasAFiniteGradient) {
+  Tensor scale = number(0).requires_grad_();
+  const Tensor x = random_tensor({4, 16}, at::kFloat, 1).to(device).requires_grad_();
+  ops::mix_rms_norm(x, x.detach(), {}, kEps, {number(1), scale}).sum.sum().backward();
+  EXPECT_TRUE(scale.grad().isfinite().item<bool>());
+}
+
+TEST_P(MixRmsNormOn, OneTensorMayBeBothSides) {
+  const auto twice = [](Mix mix) {
+    return [=](const std::vector<Tensor>& in) {
+      const auto made = mix(in[0], in[0], {}, kEps, {in[1], in[2]});
+      return at::cat({made.sum, made.x});
+    };
+  };
+  expect_agreement(twice(ops::mix_rms_norm), twice(ops::mix_rms_norm_plain),
+                   {random_tensor({6, 32}, at::kFloat, 1).to(device), number(1.5), number(0.25)}, 4e-6);
+}
+
+TEST_P(MixRmsNormOn, RefusesHalfAPairOfScales) {
+  const Tensor x = at::ones({2, 8}).to(device);
+  EXPECT_THROW(ops::mix_rms_norm(x, x, {}, kEps, {.x = number(1), .y = {}}), c10::Error);
+  EXPECT_THROW(ops::mix_rms_norm(x, x, x.slice(0, 1), kEps, {number(1), number(1)}), c10::Error);
+}
+
+TEST(MixRmsNorm, PlainTwinHasTheRightGradient) {
+  expect_gradients_by_differences(
+      [](const auto& in) {
+        const auto made = ops::mix_rms_norm_plain(in[0], in[1], in[2], kEps, {in[3], in[4]});
+        return at::cat({made.sum, made.normed, made.x});
+      },
+      {random_tensor({3, 5}, at::kDouble, 1), random_tensor({3, 5}, at::kDouble, 2),
+       random_tensor({3, 5}, at::kDouble, 3), random_tensor({}, at::kDouble, 4),
        random_tensor({}, at::kDouble, 5)});
 }
 

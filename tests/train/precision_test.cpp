@@ -21,18 +21,15 @@ TEST(Precision, ACpuThatIsSlowAtBf16NeverTakesItByDefault) {
   EXPECT_EQ(inference_dtype(Precision::kBf16, Precision::kFp32, cpu), at::kBFloat16) << "asked for by name";
 }
 
-TEST(Precision, SlowProductsAreNamedWithTheirRatio) {
+TEST(Precision, ProductsThatTheCpuHasNotAreNamed) {
   if (!in_child()) return expect_success(1, kSlow);
   const fs::path file = fs::path(std::getenv("TIGHTLOOP_TEST_FOLDER")) / "log";
   log::to_file(file);
   warn_of_slow_products(at::kFloat, cpu_device());
-  EXPECT_EQ(read_file(file).find("take"), std::string::npos);
-  const double ratio = measure_gemm_flops(cpu_device(), at::kFloat, 256) /
-                       measure_gemm_flops(cpu_device(), at::kBFloat16, 256);
-  EXPECT_GT(ratio, 3) << "torch has no kernel for it without AVX-512";
+  EXPECT_EQ(read_file(file).find("products"), std::string::npos);
   warn_of_slow_products(at::kBFloat16, cpu_device());
   log::shut_down();
-  EXPECT_NE(read_file(file).find("products in bf16 take "), std::string::npos) << read_file(file);
+  EXPECT_NE(read_file(file).find("This CPU has no products in bf16"), std::string::npos) << read_file(file);
 }
 
 TEST(Precision, ACpuHasNoTf32) { EXPECT_EQ(precision_name(Precision::kTf32, cpu_device()), "fp32"); }

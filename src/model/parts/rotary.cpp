@@ -28,7 +28,10 @@ std::vector<double> rotary_frequencies(const ModelConfig& config) {
 
 void check_rotary(const ModelConfig& config) {
   if (config.head_size % 2)
-    throw usage_error("model.head_size is {}; rotary positions need an even head size.", config.head_size);
+    throw usage_error(
+        "model.head_size is {} (model.width {} over model.heads {}, where it is not given); rotary positions "
+        "need an even one.",
+        config.head_size, config.width, config.heads);
 }
 
 const std::vector<at::Tensor>& PositionTables::cover(int64_t length, at::Device device,

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "ops/attention/attention_counter.h"
+#include "ops/attention/row_attention.h"
 #include "ops/config.h"
 
 namespace tightloop::ops {
@@ -115,7 +116,8 @@ struct Backends {
   Backend step_by_step_{{"step by step", [](const AttentionCall&) { return true; }, step_by_step}};
   Backend masked_{{"torch with a mask", has_no_dropout, masked, masked_kernel}, &step_by_step_};
   Backend plain{{"torch", is_unmasked, unmasked, unmasked_kernel}, &masked_};
-  std::atomic<Backend*> first = &plain;
+  Backend rows{{"Tightloop's kernel", row_attention_takes, row_attention}, &plain};
+  std::atomic<Backend*> first = &rows;
   std::mutex adding;
 };
 

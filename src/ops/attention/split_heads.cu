@@ -165,6 +165,7 @@ __global__ void __launch_bounds__(32 * kWarps, kNorm == Norm::kWeighted ? 2 : 3)
   const int H = static_cast<int>(c.heads), K = static_cast<int>(c.kv_heads), S = static_cast<int>(c.size);
   const HeadThread<kVec> thread(S);
   float dq_weight[2][kVec] = {}, dk_weight[2][kVec] = {};
+  Largest<T> largest(f.most);
   const int length = static_cast<int>(c.length), rows = static_cast<int>(c.batch) * length;
   for (int row = static_cast<int>(blockIdx.x * kWarps + threadIdx.y); row < rows;
        row += static_cast<int>(gridDim.x) * kWarps) {
@@ -199,14 +200,21 @@ __global__ void __launch_bounds__(32 * kWarps, kNorm == Norm::kWeighted ? 2 : 3)
         dot = thread.sum(dot) / static_cast<float>(S);
         for_elements<kVec>([&](int part, int k) { g[part][k] = scale * (g[part][k] - x[part][k] * dot); });
       }
-      if (works) thread.write(to + head * S, g);
+      if (works) {
+        largest.see(g[0]);
+        largest.see(g[1]);
+        thread.write(to + head * S, g);
+      }
     }
     for (int head = thread.group; head < K && thread.works; head += thread.groups) {
       float g[2][kVec] = {};
       if (dv) thread.read(dv + head * f.dv.stride_head, g);
+      largest.see(g[0]);
+      largest.see(g[1]);
       thread.write(to + (H + K + head) * S, g);
     }
   }
+  largest.leave();
   if constexpr (kNorm == Norm::kWeighted)
     leave(thread, dq_weight, dk_weight, f.partial + static_cast<int64_t>(blockIdx.x) * 2 * S);
 }

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "cuda/operator.h"
+#include "ops/fp8/largest.h"
 
 namespace tightloop::cuda {
 
@@ -79,6 +80,7 @@ std::tuple<Tensor, Tensor, Tensor> split_heads_backward(const Optional& dq_in, c
     partial = at::empty({ops::cuda::split_heads_parts(shape[0] * shape[1]), 2 * shape[3]},
                         some.options().dtype(at::kFloat));
   }
+  const Tensor most = ops::note_largest(dqkv);
   run(ops::cuda::SplitHeadsBackward{
       .call = split_heads_call(shape, some, heads, cos, sin, offset, eps, q_weight, k_weight, qkv),
       .dq = strided_heads(dq),
@@ -87,6 +89,7 @@ std::tuple<Tensor, Tensor, Tensor> split_heads_backward(const Optional& dq_in, c
       .dqkv = dqkv.mutable_data_ptr(),
       .dq_weight = mutable_data_of(dq_weight),
       .dk_weight = mutable_data_of(dk_weight),
+      .most = floats_of(most),
       .partial = q_weight ? partial.mutable_data_ptr<float>() : nullptr});
   return {dqkv, dq_weight, dk_weight};
 }

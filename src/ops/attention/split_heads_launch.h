@@ -38,6 +38,7 @@ struct SplitHeadsBackward {
   SplitHeadsCall call;
   StridedHeads dq, dk, dv;
   void *dqkv, *dq_weight, *dk_weight;
+  float* most;  // receives dqkv's largest magnitude; may be null
   float* partial;
 };
 int split_heads_parts(int64_t positions);

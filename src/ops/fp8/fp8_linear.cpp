@@ -8,7 +8,9 @@
 #include <atomic>
 
 #include "ops/fp8/fp8_cast.h"
+#include "ops/fp8/largest.h"
 #include "ops/operator.h"
+#include "ops/product.h"
 
 namespace tightloop::ops {
 
@@ -25,20 +27,32 @@ Tensor as_matrix(const Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 Tensor fp8_product(const Tensor& a_rows, const Tensor& a_scale, const Tensor& b_columns,
                    const Tensor& b_scale, at::ScalarType dtype, bool fast,
                    const std::optional<Tensor>& bias = {}) {
+  if (!plain()) {
+    const Tensor made = product(a_rows, b_columns.t(), dtype,
+                                {.bias = bias, .a_scale = a_scale, .b_scale = b_scale, .fast = fast});
+    if (made.defined()) return made;
+  }
   return at::_scaled_mm(a_rows, b_columns.t(), a_scale, b_scale, bias, /*scale_result=*/{}, dtype, fast);
+}
+
+/// Of x as it came: torch counts writes to that, not to a view of it that is made below autograd.
+Tensor largest_of_given(const Tensor& x, const Tensor& flat) {
+  return x.is_contiguous() ? largest_of(x) : absolute_max(flat);
 }
 
 struct Fp8Linear : torch::autograd::Function<Fp8Linear> {
   static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight,
-                        const std::optional<Tensor>& bias, bool learns) {
+                        const std::optional<Tensor>& bias, bool learns, bool input_kept) {
     at::AutoDispatchBelowADInplaceOrView below;
     const Tensor flat = as_matrix(x).contiguous(), dense_weight = weight.contiguous();
+    const bool weight_learns = learns && weight.requires_grad();
+    const Tensor x_most = largest_of_given(x, flat), most = absolute_max(dense_weight);
     const auto in =
-        fp8_cast(flat, absolute_max(flat), Fp8Format::kE4m3, /*rows=*/true, learns && weight.requires_grad());
-    const Tensor most = absolute_max(dense_weight);
+        fp8_cast(flat, x_most, Fp8Format::kE4m3, /*rows=*/true, /*columns=*/weight_learns && !input_kept);
     const auto by = fp8_cast(dense_weight, most, Fp8Format::kE4m3, /*rows=*/true, /*columns=*/false);
     const Tensor y = fp8_product(in.rows, in.scale, by.rows, by.scale, x.scalar_type(), /*fast=*/true, bias);
-    context->save_for_backward({in.columns, in.scale, weight, most});
+    context->save_for_backward(
+        {in.columns, in.scale, weight, most, weight_learns && input_kept ? x : Tensor(), x_most});
     context->saved_data["bias"] = bias.has_value();
     auto shape = x.sizes().vec();
     shape.back() = weight.size(0);
@@ -48,9 +62,11 @@ struct Fp8Linear : torch::autograd::Function<Fp8Linear> {
   static variable_list backward(AutogradContext* context, const variable_list& d) {
     at::AutoDispatchBelowADInplaceOrView below;
     const auto saved = context->get_saved_variables();
-    const Tensor &in_columns = saved[0], &in_scale = saved[1], &weight = saved[2], &most = saved[3];
+    const Tensor &weight = saved[2], &most = saved[3], &x = saved[4], &x_most = saved[5];
     const Tensor dy = as_matrix(d[0]).contiguous();
-    const auto out = fp8_cast(dy, absolute_max(dy), Fp8Format::kE5m2, /*rows=*/true, in_columns.defined());
+    const bool weight_learns = saved[0].defined() || x.defined();
+    const auto out =
+        fp8_cast(dy, largest_of_given(d[0], dy), Fp8Format::kE5m2, /*rows=*/true, /*columns=*/weight_learns);
     Tensor dx, dweight, dbias;
     if (context->needs_input_grad(0)) {
       const auto by = fp8_cast(weight.contiguous(), most, Fp8Format::kE4m3, /*rows=*/false, /*columns=*/true);
@@ -59,10 +75,14 @@ struct Fp8Linear : torch::autograd::Function<Fp8Linear> {
       dx =
           fp8_product(out.rows, out.scale, by.columns, by.scale, dy.scalar_type(), /*fast=*/true).view(shape);
     }
-    if (in_columns.defined())
-      dweight = fp8_product(out.columns, out.scale, in_columns, in_scale, dy.scalar_type(), /*fast=*/false);
+    if (weight_learns) {
+      const auto in = x.defined() ? fp8_cast(as_matrix(x).contiguous(), x_most, Fp8Format::kE4m3,
+                                             /*rows=*/false, /*columns=*/true)
+                                  : Fp8Matrix{.columns = saved[0], .scale = saved[1]};
+      dweight = fp8_product(out.columns, out.scale, in.columns, in.scale, dy.scalar_type(), /*fast=*/false);
+    }
     if (context->saved_data["bias"].toBool()) dbias = dy.sum(0);
-    return {dx, dweight, dbias, Tensor()};
+    return {dx, dweight, dbias, Tensor(), Tensor()};
   }
 };
 
@@ -84,8 +104,9 @@ void fp8_product_out(Tensor& to, const Tensor& a_rows, const Tensor& a_scale, co
                      to.scalar_type(), fast);
 }
 
-Tensor fp8_linear(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias) {
-  return Fp8Linear::apply(x, weight, bias, c10::GradMode::is_enabled());  // off within the function
+Tensor fp8_linear(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, bool input_kept) {
+  return Fp8Linear::apply(x, weight, bias, c10::GradMode::is_enabled(),
+                          input_kept);  // off within the function
 }
 
 }  // namespace tightloop::ops

@@ -32,7 +32,9 @@ void fp8_product_out(at::Tensor& to, const at::Tensor& a_rows, const at::Tensor&
                      const at::Tensor& b_columns, const at::Tensor& b_scale, bool fast);
 
 /// ops::linear in fp8: each factor is scaled as a whole and rounded to e4m3, gradients that flow in to e5m2;
-/// sums are fp32, results have x's dtype. Backward keeps x in fp8 alone.
-at::Tensor fp8_linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias);
+/// sums are fp32, results have x's dtype. Backward keeps x in fp8 alone, or x itself where somebody keeps
+/// that anyway (`input_kept`), and casts it once more.
+at::Tensor fp8_linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                      bool input_kept = false);
 
 }  // namespace tightloop::ops

@@ -15,6 +15,7 @@
 
 #include "ops/fp8/fp8_cast.h"
 #include "ops/fp8/fp8_linear.h"
+#include "ops/linear.h"
 #include "ops/operator.h"
 
 namespace tightloop::ops {
@@ -45,21 +46,33 @@ class HeadProducts {
 
 class OwnProducts : public HeadProducts {
  public:
-  OwnProducts(const Tensor& hidden, const Tensor& weight) : hidden_(hidden), weight_(weight) {}
+  OwnProducts(const Tensor& hidden, const Tensor& weight)
+      : hidden_(hidden),
+        widens_(hidden.is_cpu() && !has_products(hidden.scalar_type())),
+        weight_(factor(weight)) {}
 
   void logits(int64_t begin, int64_t count, Tensor& to) override {
-    at::mm_out(to, hidden_.narrow(0, begin, count), weight_.t());
+    multiply(to, factor(hidden_.narrow(0, begin, count)), weight_.t());
   }
 
   void gradients(int64_t begin, int64_t count, const Tensor& d_logits, Tensor d_hidden,
                  Tensor& d_weight) override {
-    if (d_hidden.defined()) at::mm_out(d_hidden, d_logits, weight_);
-    if (d_weight.defined()) add_product(d_weight, d_logits, hidden_.narrow(0, begin, count), begin == 0);
+    const Tensor by = factor(d_logits);
+    if (d_hidden.defined()) multiply(d_hidden, by, weight_);
+    if (d_weight.defined()) add_product(d_weight, by, factor(hidden_.narrow(0, begin, count)), begin == 0);
   }
 
  private:
-  // sum += a^T b, or = for the first, in the sum's dtype. On the CPU a product of 16-bit matrices is rounded
-  // before it is added.
+  // In fp32 where this CPU has no products of its dtype (see ops::linear).
+  Tensor factor(const Tensor& x) const { return widens_ ? x.to(at::kFloat) : x; }
+  static void multiply(Tensor& to, const Tensor& a, const Tensor& b) {
+    if (a.scalar_type() == to.scalar_type())
+      at::mm_out(to, a, b);
+    else
+      to.copy_(at::mm(a, b));
+  }
+  // sum += a^T b, or = for the first, in the sum's dtype. On a CPU that has products of 16-bit matrices each
+  // is rounded before it is added.
   static void add_product(Tensor& sum, const Tensor& a, const Tensor& b, bool first) {
     const auto wide = sum.scalar_type();
     if (a.scalar_type() == wide) {
@@ -72,7 +85,9 @@ class OwnProducts : public HeadProducts {
     }
   }
 
-  const Tensor hidden_, weight_;
+  const Tensor hidden_;
+  const bool widens_;
+  const Tensor weight_;
 };
 
 /// As ops/fp8/fp8_linear.h has them. Hidden states and weight are cast once. Of the gradients of logits no

@@ -1,14 +1,21 @@
 #include "ops/norm/residual_norm.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/layer_norm.h>
+#include <ATen/ops/tensor.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include <cmath>
 #include <optional>
 #include <tuple>
 
+#include "ops/column_sums.h"
 #include "ops/operator.h"
+#include "ops/pointwise/dropout_cpu.h"
 
 namespace tightloop::ops {
 
@@ -18,7 +25,6 @@ using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// There is no CPU kernel: torch's passes are good there.
 TORCH_LIBRARY_FRAGMENT(tightloop, m) {
   m.def(
       "residual_norm_forward(Tensor x, Tensor? y, Tensor? y_bias, Tensor weight, Tensor bias, float eps,"
@@ -31,6 +37,114 @@ TORCH_LIBRARY_FRAGMENT(tightloop, m) {
 }
 
 using Optional = std::optional<Tensor>;
+
+const float* floats(const Tensor& x) { return x.const_data_ptr<float>(); }
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> residual_norm_forward_cpu(
+    const Tensor& x, const Optional& y, const Optional& y_bias, const Tensor& weight_in,
+    const Tensor& bias_in, double eps, double p, const Optional& random, int64_t site) {
+  const int64_t D = x.size(-1), N = D ? x.numel() / D : 0;
+  const Tensor weight = weight_in.to(at::kFloat), bias = bias_in.to(at::kFloat);
+  const Tensor add = y ? y_bias->to(at::kFloat) : Tensor();
+  Tensor sum = y ? at::empty_like(x) : Tensor(), normed = at::empty_like(x);
+  Tensor mean = at::empty({N}, weight.options()), scale = at::empty({N}, weight.options());
+  const float *w = floats(weight), *b = floats(bias), *a = y ? floats(add) : nullptr;
+  float *means = mean.mutable_data_ptr<float>(), *scales = scale.mutable_data_ptr<float>();
+  const float count = static_cast<float>(D), epsilon = static_cast<float>(eps);
+  cpu::with_dtype(x.scalar_type(), [&]<class T>(T) {
+    const T *from = x.const_data_ptr<T>(), *branch = y ? y->const_data_ptr<T>() : nullptr;
+    T *sums = y ? sum.mutable_data_ptr<T>() : nullptr, *to = normed.mutable_data_ptr<T>();
+    at::parallel_for(0, N, cpu::grain(2 * D), [&](int64_t begin, int64_t end) {
+      cpu::RowFactors drop(p, random, site, D);
+      for (int64_t row = begin; row < end; ++row) {
+        const int64_t at = row * D;
+        if (branch) {
+          const float* factors = drop.row(row);
+          cpu::for_vectors(D, [&](int64_t i, auto lanes) {
+            cpu::Vec v = cpu::load(branch + at + i, lanes) + cpu::load(a + i, lanes);
+            if (factors) v *= cpu::load(factors + i, lanes);
+            cpu::store(sums + at + i, cpu::load(from + at + i, lanes) + v, lanes);
+          });
+        }
+        const T* made = branch ? sums + at : from + at;
+        cpu::Vec total{}, squares{};
+        cpu::for_vectors(D, [&](int64_t i, auto lanes) { total += cpu::load(made + i, lanes); });
+        const float m = cpu::sum(total) / count;
+        cpu::for_vectors(D, [&](int64_t i, auto lanes) {
+          const cpu::Vec v = cpu::load(made + i, lanes, m) - m;
+          squares += v * v;
+        });
+        const float s = 1.0f / std::sqrt(cpu::sum(squares) / count + epsilon);
+        cpu::for_vectors(D, [&](int64_t i, auto lanes) {
+          const cpu::Vec v = (cpu::load(made + i, lanes) - m) * s;
+          cpu::store(to + at + i, v * cpu::load(w + i, lanes) + cpu::load(b + i, lanes), lanes);
+        });
+        means[row] = m, scales[row] = s;
+      }
+    });
+  });
+  return {sum, normed, mean, scale};
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> residual_norm_backward_cpu(
+    const Optional& dsum_in, const Optional& dnormed_in, const Tensor& sum, const Tensor& weight_in,
+    const Tensor& mean, const Tensor& scale, bool added, double p, const Optional& random, int64_t site) {
+  const int64_t D = sum.size(-1), N = D ? sum.numel() / D : 0;
+  const Tensor dsum = dsum_in ? dsum_in->contiguous() : Tensor();
+  const Tensor dnormed = dnormed_in ? dnormed_in->contiguous() : Tensor(), weight = weight_in.to(at::kFloat);
+  Tensor dx = at::empty_like(sum), dy = p > 0 ? at::empty_like(sum) : dx;
+  Tensor vectors;  // the gradients of y's bias, weight and bias
+  const float *w = floats(weight), *means = floats(mean), *scales = floats(scale);
+  cpu::with_dtype(sum.scalar_type(), [&]<class T>(T) {
+    const T* past = dsum.defined() ? dsum.const_data_ptr<T>() : nullptr;
+    const T* flow = dnormed.defined() ? dnormed.const_data_ptr<T>() : nullptr;
+    const T* made = sum.const_data_ptr<T>();
+    T *to = dx.mutable_data_ptr<T>(), *branch = dy.mutable_data_ptr<T>();
+    const auto total = cpu::column_sums(N, 2 * D, 3 * D, [&](int64_t begin, int64_t end, float* sums) {
+      float *of_branch = sums, *of_weight = sums + D, *of_bias = sums + 2 * D;
+      cpu::RowFactors drop(p, random, site, D);
+      for (int64_t row = begin; row < end; ++row) {
+        const int64_t at = row * D;
+        const float m = means[row], s = scales[row];
+        cpu::Vec shift{}, dot{};
+        if (flow) {
+          cpu::for_vectors(D, [&](int64_t i, auto lanes) {
+            const cpu::Vec v = (cpu::load(made + at + i, lanes) - m) * s, d = cpu::load(flow + at + i, lanes);
+            const cpu::Vec g = d * cpu::load(w + i, lanes);
+            cpu::store(of_weight + i, cpu::load(of_weight + i, lanes) + d * v, lanes);
+            cpu::store(of_bias + i, cpu::load(of_bias + i, lanes) + d, lanes);
+            shift += g, dot += g * v;
+          });
+        }
+        const float pull = cpu::sum(dot) / static_cast<float>(D);
+        const float middle = cpu::sum(shift) / static_cast<float>(D);
+        const float* factors = drop.row(row);
+        cpu::for_vectors(D, [&](int64_t i, auto lanes) {
+          cpu::Vec d = past ? cpu::load(past + at + i, lanes) : cpu::Vec{};
+          if (flow) {
+            const cpu::Vec v = (cpu::load(made + at + i, lanes) - m) * s;
+            d += s * (cpu::load(flow + at + i, lanes) * cpu::load(w + i, lanes) - middle - v * pull);
+          }
+          cpu::store(to + at + i, d, lanes);
+          if (!added) return;
+          if (factors) {
+            d *= cpu::load(factors + i, lanes);
+            cpu::store(branch + at + i, d, lanes);
+          }
+          cpu::store(of_branch + i, cpu::load(of_branch + i, lanes) + d, lanes);
+        });
+      }
+    });
+    vectors = at::tensor(total).to(weight_in.scalar_type()).view({3, D});
+  });
+  return {dx, dy, added ? vectors[0] : Tensor(), vectors[1], vectors[2]};
+}
+
+TORCH_LIBRARY_IMPL(tightloop, CPU, m) {
+  m.impl("residual_norm_forward", residual_norm_forward_cpu);
+  m.impl("residual_norm_backward", residual_norm_backward_cpu);
+}
+
 using ResidualNormForward = std::tuple<Tensor, Tensor, Tensor, Tensor>(const Tensor&, const Optional&,
                                                                        const Optional&, const Tensor&,
                                                                        const Tensor&, double, double,

@@ -42,14 +42,17 @@ __global__ void __launch_bounds__(kThreads* kRows) residual_norm_forward_kernel(
     for (int k = 0; k < kVec; ++k) squares += (v[chunk][k] - mean) * (v[chunk][k] - mean);
   });
   const float scale = 1.0f / sqrtf(row_sum<kThreads>(squares, warps) / static_cast<float>(D) + c.eps);
+  Largest<T> largest(c.most);
   for_chunks<kVec, kThreads, kChunks>(D, [&](int chunk, int i) {
     float weight[kVec], bias[kVec];
     load(static_cast<const T*>(c.weight) + i, weight);
     load(static_cast<const T*>(c.bias) + i, bias);
 #pragma unroll
     for (int k = 0; k < kVec; ++k) v[chunk][k] = (v[chunk][k] - mean) * scale * weight[k] + bias[k];
+    largest.see(v[chunk]);
     store(static_cast<T*>(c.normed) + start + i, v[chunk]);
   });
+  largest.leave();
   if (threadIdx.x == 0) c.mean[row] = mean, c.scale[row] = scale;
 }
 
@@ -68,6 +71,7 @@ __global__ void __launch_bounds__(kThreads* kRows)
   RowsAhead<T, kRead, kThreads, kRows, kChunks> ahead(
       dynamic_shared(), {c.dnormed ? c.sum : nullptr, c.dnormed, c.dsum}, c.rows, D);
   ahead.begin(first);
+  Largest<T> largest(c.most);
   float next_mean = first < c.rows ? c.mean[first] : 0, next_scale = first < c.rows ? c.scale[first] : 0;
   for (int64_t row = first; row < c.rows; row += stride) {
     const int64_t start = row * D;
@@ -104,10 +108,12 @@ __global__ void __launch_bounds__(kThreads* kRows)
         drop.apply(start + i, d);
         store(static_cast<T*>(c.dy) + start + i, d);
       }
+      largest.see(d);
 #pragma unroll
       for (int k = 0; k < kVec; ++k) dy_bias[chunk][k] += d[k];
     });
   }
+  largest.leave();
   __syncthreads();  // all have read their rows
   auto* shared = reinterpret_cast<float*>(dynamic_shared());
   float* part = c.partial + static_cast<int64_t>(blockIdx.x) * 3 * D;
@@ -120,7 +126,7 @@ __global__ void __launch_bounds__(kThreads* kRows)
 
 cudaError_t launch(const ResidualNormForward& c, cudaStream_t stream) {
   if (c.rows == 0 || c.D == 0) return cudaSuccess;
-  return with_rows(
+  return with_rows<kForwardChunks>(
       c.dtype, c.rows, c.D, [&]<class T, class Threads, class Rows, class Chunks>(T, Threads, Rows, Chunks) {
         return start(residual_norm_forward_kernel<T, Threads::value, Rows::value, Chunks::value>,
                      row_blocks(c.rows, Rows::value), dim3(Threads::value, Rows::value), 0, stream, c);
@@ -132,17 +138,17 @@ int residual_norm_parts(int64_t rows) { return row_parts(rows, 3); }
 cudaError_t launch(const ResidualNormBackward& c, cudaStream_t stream) {
   if (c.D == 0) return cudaSuccess;
   const int parts = residual_norm_parts(c.rows), D = static_cast<int>(c.D);
-  return with_rows(
-      c.dtype, c.rows, c.D, [&]<class T, class Threads, class Rows, class Chunks>(T, Threads, Rows, Chunks) {
-        const size_t shared = std::max(
-            Rows::value * D * sizeof(float),
-            RowsAhead<T, kRead, Threads::value, Rows::value, Chunks::value>::kBytes);
-        const auto status =
-            start(residual_norm_backward_kernel<T, Threads::value, Rows::value, Chunks::value>, parts,
-                  dim3(Threads::value, Rows::value), shared, stream, c);
-        if (status != cudaSuccess) return status;
-        return finish_sums<T, 3>(c.partial, parts, {{c.dy_bias, c.dweight, c.dbias}, D}, stream);
-      });
+  return with_rows(c.dtype, c.rows, c.D,
+                   [&]<class T, class Threads, class Rows, class Chunks>(T, Threads, Rows, Chunks) {
+                     const size_t shared =
+                         std::max(Rows::value * D * sizeof(float),
+                                  RowsAhead<T, kRead, Threads::value, Rows::value, Chunks::value>::kBytes);
+                     const auto status =
+                         start(residual_norm_backward_kernel<T, Threads::value, Rows::value, Chunks::value>,
+                               parts, dim3(Threads::value, Rows::value), shared, stream, c);
+                     if (status != cudaSuccess) return status;
+                     return finish_sums<T, 3>(c.partial, parts, {{c.dy_bias, c.dweight, c.dbias}, D}, stream);
+                   });
 }
 
 }  // namespace tightloop::ops::cuda

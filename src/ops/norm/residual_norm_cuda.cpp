@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "cuda/operator.h"
+#include "ops/fp8/largest.h"
 #include "ops/norm/residual_norm_launch.h"
 
 namespace tightloop::cuda {
@@ -23,6 +24,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> residual_norm_forward(const Tensor& x
   const auto numbers = x.options().dtype(at::kFloat);
   Tensor sum = y ? at::empty_like(x) : Tensor(), normed = at::empty_like(x),
          mean = at::empty({rows}, numbers), scale = at::empty({rows}, numbers);
+  const Tensor most = ops::note_largest(normed);
   run(ops::cuda::ResidualNormForward{.dtype = dtype_of(x),
                                      .x = x.const_data_ptr(),
                                      .y = data_of(y),
@@ -33,6 +35,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> residual_norm_forward(const Tensor& x
                                      .normed = normed.mutable_data_ptr(),
                                      .mean = mean.mutable_data_ptr<float>(),
                                      .scale = scale.mutable_data_ptr<float>(),
+                                     .most = floats_of(most),
                                      .rows = rows,
                                      .D = D,
                                      .eps = static_cast<float>(eps),
@@ -50,6 +53,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> residual_norm_backward(
   Tensor dy_bias = added ? at::empty_like(weight) : Tensor(), dweight = at::empty_like(weight),
          dbias = at::empty_like(weight);
   Tensor partial = at::empty({ops::cuda::residual_norm_parts(rows), 3 * D}, sum.options().dtype(at::kFloat));
+  const Tensor most = ops::note_largest(dy);
   run(ops::cuda::ResidualNormBackward{.dtype = dtype_of(sum),
                                       .dsum = data_of(dsum),
                                       .dnormed = data_of(dnormed),
@@ -62,6 +66,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> residual_norm_backward(
                                       .dy_bias = mutable_data_of(dy_bias),
                                       .dweight = dweight.mutable_data_ptr(),
                                       .dbias = dbias.mutable_data_ptr(),
+                                      .most = floats_of(most),
                                       .partial = partial.mutable_data_ptr<float>(),
                                       .rows = rows,
                                       .D = D,

@@ -12,6 +12,7 @@ struct ResidualNormForward {
   const void *x, *y, *y_bias, *weight, *bias;
   void *sum, *normed;
   float *mean, *scale;
+  float* most;  // receives normed's largest magnitude; may be null
   int64_t rows, D;
   float eps;
   Drop drop;  // of y, (rows, D)
@@ -25,6 +26,7 @@ struct ResidualNormBackward {
   const void *dsum, *dnormed, *sum, *weight;
   const float *mean, *scale;
   void *dx, *dy, *dy_bias, *dweight, *dbias;
+  float* most;  // receives dy's largest magnitude; may be null
   float* partial;
   int64_t rows, D;
   Drop drop;

@@ -12,8 +12,8 @@
 #include <cmath>
 #include <optional>
 #include <tuple>
-#include <vector>
 
+#include "ops/column_sums.h"
 #include "ops/operator.h"
 
 namespace tightloop::ops {
@@ -32,17 +32,17 @@ TORCH_LIBRARY_FRAGMENT(tightloop, m) {
   m.def("rms_norm_forward(Tensor x, Tensor weight, float eps) -> (Tensor, Tensor)");
   m.def("rms_norm_backward(Tensor dy, Tensor x, Tensor weight, Tensor scale) -> (Tensor, Tensor)");
   m.def(
-      "add_rms_norm_forward(Tensor x, Tensor? y, Tensor? x_scale, Tensor? y_scale, Tensor? weight, float eps)"
-      " -> (Tensor sum, Tensor normed, Tensor scale)");
+      "add_rms_norm_forward(Tensor x, Tensor? y, Tensor? branch, Tensor? x_scale, Tensor? y_scale, Tensor? "
+      "weight, float eps) -> (Tensor sum, Tensor normed, Tensor scale)");
   m.def(
-      "add_rms_norm_backward(Tensor? dsum, Tensor? dnormed, Tensor sum, Tensor? x, Tensor? y, Tensor? "
-      "x_scale,"
-      " Tensor? y_scale, Tensor? weight, Tensor scale)"
+      "add_rms_norm_backward(Tensor? dsum, Tensor? dnormed, Tensor sum, Tensor? x, Tensor? dx_before, "
+      "Tensor? x_scale, Tensor? y_scale, Tensor? weight, Tensor scale)"
       " -> (Tensor dx, Tensor dy, Tensor dscales, Tensor dweight)");
 }
 
 using AddForward = std::tuple<Tensor, Tensor, Tensor>(const Tensor&, const Optional&, const Optional&,
-                                                      const Optional&, const Optional&, double);
+                                                      const Optional&, const Optional&, const Optional&,
+                                                      double);
 using AddBackward = std::tuple<Tensor, Tensor, Tensor, Tensor>(const Optional&, const Optional&,
                                                                const Tensor&, const Optional&,
                                                                const Optional&, const Optional&,
@@ -107,25 +107,15 @@ std::tuple<Tensor, Tensor> backward_cpu(const Tensor& dy_in, const Tensor& x_in,
   const Tensor dy = dy_in.contiguous(), x = x_in.contiguous(), weight = weight_in.to(at::kFloat).contiguous();
   const int64_t D = x.size(-1), N = D ? x.numel() / D : 0;
   Tensor dx = at::empty_like(x), dweight = at::empty({D}, weight.options());
-  // A fixed number of rows per partial sum, whatever the threads: the result is the same on 1 core and on 64.
-  const int64_t rows = std::max(cpu::grain(D), (N + 63) / 64), parts = N ? (N + rows - 1) / rows : 0;
-  std::vector<float> partial(parts * D);
   const float *w = weight.const_data_ptr<float>(), *s = scale.const_data_ptr<float>();
   cpu::with_dtype(x.scalar_type(), [&]<class T>(T) {
     const T *g = dy.const_data_ptr<T>(), *from = x.const_data_ptr<T>();
     T* to = dx.mutable_data_ptr<T>();
-    at::parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
-      for (int64_t part = first; part < last; ++part) {
-        const int64_t begin = part * rows, end = std::min(N, begin + rows);
-        backward_rows(g + begin * D, from + begin * D, w, s + begin, to + begin * D, &partial[part * D],
-                      end - begin, D);
-      }
+    const auto total = cpu::column_sums(N, D, D, [&](int64_t begin, int64_t end, float* sums) {
+      backward_rows(g + begin * D, from + begin * D, w, s + begin, to + begin * D, sums, end - begin, D);
     });
+    std::copy(total.begin(), total.end(), dweight.mutable_data_ptr<float>());
   });
-  float* total = dweight.mutable_data_ptr<float>();
-  std::fill(total, total + D, 0.0f);
-  for (int64_t part = 0; part < parts; ++part)
-    for (int64_t i = 0; i < D; ++i) total[i] += partial[part * D + i];
   return {dx, dweight.to(weight_in.scalar_type())};
 }
 
@@ -156,40 +146,47 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
   }
 };
 
-// x, and y with it where there is one: then the sum is a result of its own.
+// x, and y with it where there is one: then the sum is a result of its own, and with scales x is one, too.
 struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
   static variable_list forward(AutogradContext* context, const Tensor& x, const Optional& y,
-                               const Optional& x_scale, const Optional& y_scale, const Optional& weight,
-                               double eps) {
+                               const Optional& branch, const Optional& x_scale, const Optional& y_scale,
+                               const Optional& weight, double eps) {
     at::AutoDispatchBelowADInplaceOrView below;
     static const auto kernel = find_operator<AddForward>("tightloop::add_rms_norm_forward");
-    auto [sum, normed, scale] = kernel.call(x, y, x_scale, y_scale, weight, eps);
+    auto [sum, normed, scale] = kernel.call(x, y, branch, x_scale, y_scale, weight, eps);
     context->set_materialize_grads(false);
-    context->save_for_backward({y ? sum : x, x_scale ? x : Tensor(), x_scale ? *y : Tensor(),
-                                or_undefined(x_scale), or_undefined(y_scale), or_undefined(weight), scale});
+    context->save_for_backward({y ? sum : x, x_scale ? x : Tensor(), or_undefined(x_scale),
+                                or_undefined(y_scale), or_undefined(weight), scale});
+    context->saved_data["branch"] = branch.has_value();
     if (!y) return {normed};
-    return {normed, sum};
+    if (!x_scale) return {normed, sum};
+    return {normed, sum, x.view(x.sizes())};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& d) {
     at::AutoDispatchBelowADInplaceOrView below;
     static const auto kernel = find_operator<AddBackward>("tightloop::add_rms_norm_backward");
     const auto saved = context->get_saved_variables();
+    const auto flowing = [&](size_t result) { return result < d.size() ? given(d[result]) : std::nullopt; };
     auto [dx, dy, dscales, dweight] =
-        kernel.call(d.size() > 1 ? given(d[1]) : std::nullopt, given(d[0]), saved[0], given(saved[1]),
-                    given(saved[2]), given(saved[3]), given(saved[4]), given(saved[5]), saved[6]);
+        kernel.call(flowing(1), flowing(0), saved[0], given(saved[1]), flowing(2), given(saved[2]),
+                    given(saved[3]), given(saved[4]), saved[5]);
     const auto scale = [&](int64_t side) {
-      return dscales.defined() ? dscales[side].view(saved[3].sizes()) : Tensor();
+      return dscales.defined() ? dscales[side].view(saved[2].sizes()) : Tensor();
     };
-    return {dx, d.size() > 1 ? dy : Tensor(), scale(0), scale(1), dweight, Tensor()};
+    const bool branch = context->saved_data["branch"].toBool();
+    return {dx, d.size() > 1 ? dy : Tensor(), branch ? dy : Tensor(), scale(0), scale(1), dweight, Tensor()};
   }
 };
 
 // x's product comes last, so that its gradient comes first, as the kernel gives them.
-Tensor scaled_sum(const Tensor& x, const Tensor& y, const SumScales& scales) {
-  if (!scales.x.defined()) return x + y;
-  const Tensor last = scales.y * y;
-  return scales.x * x + last;
+Tensor scaled_sum(const Tensor& x, const Tensor& y, const Tensor& branch, const SumScales& scales) {
+  const Tensor last = scales.y * (branch.defined() ? y + branch : y);
+  return (scales.x * x + last).to(x.scalar_type());  // of fp32 scales with a dimension it would be wide
+}
+
+bool alike(const Tensor& x, const Tensor& y) {
+  return x.sizes() == y.sizes() && x.scalar_type() == y.scalar_type() && x.device() == y.device();
 }
 
 bool rms_norm_fits(const Tensor& vector, const Tensor& x) {
@@ -213,7 +210,8 @@ void check(const Tensor& x, const Tensor& weight) {
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   check(x, weight);
   if (!has_kernel(x) || !rms_norm_fits(weight, x)) return rms_norm_plain(x, weight, eps);
-  if (adds(x)) return AddRmsNorm::apply(x, Optional(), Optional(), Optional(), given(weight), eps)[0];
+  if (adds(x))
+    return AddRmsNorm::apply(x, Optional(), Optional(), Optional(), Optional(), given(weight), eps)[0];
   if (!x.is_cpu()) return rms_norm_plain(x, weight, eps);
   return RmsNorm::apply(x, weight.defined() ? weight : at::ones({x.size(-1)}, at::kFloat), eps);
 }
@@ -224,29 +222,43 @@ Tensor rms_norm_plain(const Tensor& x, const Tensor& weight, double eps) {
   return (weight.defined() ? normed * weight.to(wide.scalar_type()) : normed).to(x.scalar_type());
 }
 
-NormedSum add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& weight, double eps,
-                       const SumScales& scales) {
+NormedSum add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& weight, double eps) {
   check(x, weight);
-  TORCH_CHECK(x.sizes() == y.sizes() && x.scalar_type() == y.scalar_type() && x.device() == y.device(),
-              "add_rms_norm: x and y differ in shape, dtype or device");
-  TORCH_CHECK(
-      scales.x.defined() == scales.y.defined() &&
-          (!scales.x.defined() || (scales.x.numel() == 1 && scales.x.sizes() == scales.y.sizes() &&
-                                   scales.x.scalar_type() == scales.y.scalar_type() &&
-                                   scales.x.device() == x.device() && scales.y.device() == x.device())),
-      "add_rms_norm: the scales must be two numbers of one dtype, or both absent");
-  if (!has_kernel(x) || !rms_norm_fits(weight, x) || !rms_norm_fits(scales.x, x) || !adds(x)) {
-    const Tensor sum = scaled_sum(x, y, scales);
+  TORCH_CHECK(alike(x, y), "add_rms_norm: x and y differ in shape, dtype or device");
+  if (!has_kernel(x) || !rms_norm_fits(weight, x) || !adds(x)) {
+    const Tensor sum = x + y;
     return {sum, rms_norm(sum, weight, eps)};
   }
-  const auto made = AddRmsNorm::apply(x, Optional(y), given(scales.x), given(scales.y), given(weight), eps);
+  const auto made = AddRmsNorm::apply(x, Optional(y), Optional(), Optional(), Optional(), given(weight), eps);
   return {made[1], made[0]};
 }
 
-NormedSum add_rms_norm_plain(const Tensor& x, const Tensor& y, const Tensor& weight, double eps,
-                             const SumScales& scales) {
-  const Tensor sum = scaled_sum(x, y, scales);
+NormedSum add_rms_norm_plain(const Tensor& x, const Tensor& y, const Tensor& weight, double eps) {
+  const Tensor sum = x + y;
   return {sum, rms_norm_plain(sum, weight, eps)};
+}
+
+MixedSum mix_rms_norm(const Tensor& x, const Tensor& y, const Tensor& branch, double eps,
+                      const SumScales& scales) {
+  check(x, {});
+  TORCH_CHECK(alike(x, y) && (!branch.defined() || alike(x, branch)),
+              "mix_rms_norm: x, y and the branch differ in shape, dtype or device");
+  TORCH_CHECK(scales.x.defined() && scales.y.defined() && scales.x.numel() == 1 &&
+                  alike(scales.x, scales.y) && scales.x.device() == x.device(),
+              "mix_rms_norm: the scales must be two numbers of one dtype");
+  if (!has_kernel(x) || !rms_norm_fits(scales.x, x) || !adds(x)) {
+    const Tensor sum = scaled_sum(x, y, branch, scales);
+    return {sum, rms_norm(sum, {}, eps), x};
+  }
+  const auto made =
+      AddRmsNorm::apply(x, Optional(y), given(branch), given(scales.x), given(scales.y), Optional(), eps);
+  return {made[1], made[0], made[2]};
+}
+
+MixedSum mix_rms_norm_plain(const Tensor& x, const Tensor& y, const Tensor& branch, double eps,
+                            const SumScales& scales) {
+  const Tensor sum = scaled_sum(x, y, branch, scales);
+  return {sum, rms_norm_plain(sum, {}, eps), x};
 }
 
 }  // namespace tightloop::ops

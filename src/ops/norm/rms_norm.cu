@@ -41,6 +41,12 @@ __global__ void __launch_bounds__(kThreads* kRows) rms_norm_forward_kernel(const
     if (c.y) {
       float branch[kVec];
       load(static_cast<const T*>(c.y) + start + i, branch);
+      if (c.branch) {
+        float more[kVec];
+        load(static_cast<const T*>(c.branch) + start + i, more);
+#pragma unroll
+        for (int k = 0; k < kVec; ++k) branch[k] += more[k];
+      }
 #pragma unroll
       for (int k = 0; k < kVec; ++k)  // rounded, as the backward pass will read it
         v[chunk][k] = to_float(from_float<T>(v[chunk][k] * of_x + branch[k] * of_y));
@@ -50,17 +56,20 @@ __global__ void __launch_bounds__(kThreads* kRows) rms_norm_forward_kernel(const
     for (int k = 0; k < kVec; ++k) squares += v[chunk][k] * v[chunk][k];
   });
   const float scale = 1.0f / sqrtf(row_sum<kThreads>(squares, warps) / static_cast<float>(D) + c.eps);
+  Largest<T> largest(c.most);
   for_chunks<kVec, kThreads, kChunks>(D, [&](int chunk, int i) {
     float weight[kVec];
     load_weight<T>(c.scales, i, weight);
 #pragma unroll
     for (int k = 0; k < kVec; ++k) v[chunk][k] *= scale * weight[k];
+    largest.see(v[chunk]);
     store(static_cast<T*>(c.normed) + start + i, v[chunk]);
   });
+  largest.leave();
   if (threadIdx.x == 0) c.scale[row] = scale;
 }
 
-enum { kSum, kDnormed, kDsum, kRead, kX = kRead, kY, kReadWithSides };  // tensors that are read row by row
+enum { kSum, kDnormed, kDsum, kRead, kX = kRead, kDx, kReadWithSides };  // tensors that are read row by row
 
 template <class T, int kThreads, int kRows, int kChunks, int kTensors>
 __global__ void __launch_bounds__(kThreads* kRows) rms_norm_backward_kernel(const RmsNormBackward c) {
@@ -70,13 +79,14 @@ __global__ void __launch_bounds__(kThreads* kRows) rms_norm_backward_kernel(cons
   const int D = static_cast<int>(c.D);
   const float of_x = number<T>(c.scales.x, c.scales.float_sides),
               of_y = number<T>(c.scales.y, c.scales.float_sides);
-  float dweight[kChunks][kVec] = {}, dx_scale = 0, dy_scale = 0;
+  float dweight[kChunks][kVec] = {}, along_x = 0, along_sum = 0;  // of the sum's gradient
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kRows,
                 first = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.y;
-  const void* tensors[kTensors] = {c.dnormed ? c.sum : nullptr, c.dnormed, c.dsum};
-  if constexpr (kSides) tensors[kX] = c.x, tensors[kY] = c.y;
+  const void* tensors[kTensors] = {kSides || c.dnormed ? c.sum : nullptr, c.dnormed, c.dsum};
+  if constexpr (kSides) tensors[kX] = c.x, tensors[kDx] = c.dx_before;
   RowsAhead<T, kTensors, kThreads, kRows, kChunks> ahead(dynamic_shared(), tensors, c.rows, D);
   ahead.begin(first);
+  Largest<T> largest(c.most);
   float next_scale = first < c.rows ? c.scale[first] : 0;
   for (int64_t row = first; row < c.rows; row += stride) {
     const int64_t start = row * D;
@@ -106,28 +116,35 @@ __global__ void __launch_bounds__(kThreads* kRows) rms_norm_backward_kernel(cons
 #pragma unroll
       for (int k = 0; k < kVec; ++k) d[k] += scale * (g[chunk][k] - v[chunk][k] * dot);
       if constexpr (kSides) {
-        float x[kVec], y[kVec];
+        float x[kVec], sum[kVec], dy[kVec], before[kVec] = {};
         ahead.load(kX, chunk, x);
-        ahead.load(kY, chunk, y);
+        ahead.load(kSum, chunk, sum);
+        if (c.dx_before) ahead.load(kDx, chunk, before);
 #pragma unroll
         for (int k = 0; k < kVec; ++k) {
-          dx_scale += d[k] * x[k];
-          dy_scale += d[k] * y[k];
-          y[k] = d[k] * of_y;
-          d[k] *= of_x;
+          along_x += d[k] * x[k];
+          along_sum += d[k] * sum[k];
+          dy[k] = d[k] * of_y;
+          d[k] = before[k] + d[k] * of_x;
         }
-        store(static_cast<T*>(c.dy) + start + i, y);
+        largest.see(dy);
+        store(static_cast<T*>(c.dy) + start + i, dy);
+      } else {
+        largest.see(d);
       }
       store(static_cast<T*>(c.dx) + start + i, d);
     });
   }
+  largest.leave();
   __syncthreads();  // all have read their rows
   auto* shared = reinterpret_cast<float*>(dynamic_shared());
   if (c.dweight)
     leave_sums<kVec, kThreads, kRows, kChunks>(dweight, shared,
                                                c.partial + static_cast<int64_t>(blockIdx.x) * D, D);
   if constexpr (!kSides) return;
-  const float sides[2] = {row_sum<kThreads>(dx_scale, warps), row_sum<kThreads>(dy_scale, warps)};
+  // y + branch is what the sum has besides x.
+  const float of_x_scale = row_sum<kThreads>(along_x, warps), of_sum = row_sum<kThreads>(along_sum, warps);
+  const float sides[2] = {of_x_scale, of_y == 0 ? 0 : (of_sum - of_x * of_x_scale) / of_y};
   if (threadIdx.x == 0) shared[2 * threadIdx.y] = sides[0], shared[2 * threadIdx.y + 1] = sides[1];
   __syncthreads();
   if (threadIdx.y != 0 || threadIdx.x >= 2) return;
@@ -141,7 +158,7 @@ __global__ void __launch_bounds__(kThreads* kRows) rms_norm_backward_kernel(cons
 
 cudaError_t launch(const RmsNormForward& c, cudaStream_t stream) {
   if (c.rows == 0 || c.D == 0) return cudaSuccess;
-  return with_rows(
+  return with_rows<kForwardChunks>(
       c.dtype, c.rows, c.D, [&]<class T, class Threads, class Rows, class Chunks>(T, Threads, Rows, Chunks) {
         return start(rms_norm_forward_kernel<T, Threads::value, Rows::value, Chunks::value>,
                      row_blocks(c.rows, Rows::value), dim3(Threads::value, Rows::value), 0, stream, c);

@@ -60,6 +60,20 @@ Tensor norms(const Tensor& x, int64_t along) {
   return at::linalg_vector_norm(x, 2, at::IntArrayRef{along}, /*keepdim=*/true, compute_dtype(x));
 }
 
+/// Whether the products of steps are cheaper joined: P3 P2 P1 X needs one product with the long side of X
+/// where P3 (P2 (P1 X)) needs three, and the squares in between follow from the first, P1 X X^T P1.
+/// Few or small matrices take longer so: there are more products, and each is smaller.
+bool is_long(const Tensor& x) {
+  constexpr int64_t kMany = 1 << 24;
+  return x.numel() >= kMany && std::max(x.size(-2), x.size(-1)) >= 2 * std::min(x.size(-2), x.size(-1));
+}
+
+/// How many steps are joined, one group after the other. All five would lose small singular values to the
+/// rounding of the first square; a group starts from the square of what there is by then.
+std::vector<size_t> groups(const Tensor& x) {
+  return is_long(x) ? std::vector<size_t>{3, 2} : std::vector<size_t>(kPolarExpress.size(), 1);
+}
+
 /// Nearly the nearest semi-orthogonal matrix to each of x (K, m, n), which is overwritten.
 Tensor orthogonal(Tensor x) {
   const bool tall = x.size(-2) > x.size(-1);
@@ -68,12 +82,18 @@ Tensor orthogonal(Tensor x) {
   const Tensor rows = norms(x, -1);
   const Tensor even = norms(rows, -2) / std::sqrt(static_cast<double>(x.size(-2))) / rows.clamp_min(1e-6);
   x.mul_(even / (norms(rows * even, -2) * 1.01 + 1e-6));
-  for (const auto& [a, b, c] : kPolarExpress) {
-    const Tensor square = tall ? at::bmm(x.mT(), x) : at::bmm(x, x.mT());
-    const Tensor polynomial = at::baddbmm(square, square, square, b, c);
-    // Not by baddbmm: that copies x first and reads it once more.
-    polynomial.diagonal(0, -2, -1).add_(a);
-    x = tall ? at::bmm(x, polynomial) : at::bmm(polynomial, x);
+  const auto* step = kPolarExpress.begin();
+  for (const size_t count : groups(x)) {
+    Tensor square = tall ? at::bmm(x.mT(), x) : at::bmm(x, x.mT()), joined;
+    for (size_t i = 0; i < count; ++i, ++step) {
+      const auto& [a, b, c] = *step;
+      const Tensor polynomial = at::baddbmm(square, square, square, b, c);
+      // Not by baddbmm: that copies x first and reads it once more.
+      polynomial.diagonal(0, -2, -1).add_(a);
+      joined = i == 0 ? polynomial : at::bmm(polynomial, joined);
+      if (i + 1 < count) square = at::bmm(polynomial, at::bmm(square, polynomial));
+    }
+    x = tall ? at::bmm(x, joined) : at::bmm(joined, x);
   }
   return x;
 }
@@ -197,10 +217,10 @@ void muon_reserve(const MuonTensors& tensors, const MuonSettings& settings) {
   const Tensor& momentum = tensors.momentum;
   const auto options = momentum.options().dtype(settings.compute_dtype);
   const int64_t side = std::min(momentum.size(1), momentum.size(2));
-  // A matrix before and after a step of Polar Express, its square and the polynomial of that.
+  // A matrix before and after some steps of Polar Express, its square and the polynomial of that; where steps
+  // are joined, their product, the next square and what is on the way to it.
   const Tensor x = at::empty_like(momentum, options), next = at::empty_like(momentum, options),
-               square = at::empty({momentum.size(0), side, side}, options),
-               polynomial = at::empty_like(square);
+               squares = at::empty({is_long(momentum) ? 5 : 2, momentum.size(0), side, side}, options);
 }
 
 }  // namespace tightloop::ops

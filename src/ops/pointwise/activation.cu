@@ -13,7 +13,8 @@ namespace {
 // A thread keeps to 16 bytes of columns, whose biases it holds in registers, and walks down the rows. 8 rows
 // are under way in a block.
 constexpr int kLanes = 32, kRows = 8, kMostBlocks = 528;
-constexpr int kUnderWay = 4;  // rows of a thread whose loads do not wait for each other, in the forward pass
+// Rows of a thread whose loads do not wait for each other.
+constexpr int kUnderWay = 4, kBackwardUnderWay = 2;
 
 constexpr float kSqrtHalf = 0.70710678118654752f, kTanhScale = 0.79788456080286536f, kTanhCube = 0.044715f;
 
@@ -30,7 +31,8 @@ template <ActivationKind kKind>
 __device__ inline float slope(float z) {
   if constexpr (kKind == ActivationKind::kRelu) return z <= 0 ? 0.0f : 1.0f;
   if constexpr (kKind == ActivationKind::kReluSquare) return z < 0 ? 0.0f : 2 * z;
-  if constexpr (kKind == ActivationKind::kSquared) return z > 0 ? 2 * z * rsqrtf(z) : z;  // 2 sqrt(z); NaN stays
+  if constexpr (kKind == ActivationKind::kSquared)
+    return z > 0 ? 2 * z * rsqrtf(z) : z;  // 2 sqrt(z); NaN stays
   if constexpr (kKind == ActivationKind::kGelu) {
     constexpr float kDensity = 0.39894228040143268f;  // of the normal distribution at 0
     return 0.5f * (1 + erff(z * kSqrtHalf)) + z * kDensity * expf(-0.5f * z * z);
@@ -43,12 +45,13 @@ template <class T, ActivationKind kKind>
 __global__ void __launch_bounds__(kLanes* kRows) activation_forward_kernel(const ActivationForward c) {
   constexpr int kVec = kWide<T>;
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * kLanes + threadIdx.x) * kVec;
-  if (i >= c.D) return;
+  const int64_t rows = i < c.D ? c.rows : 0;  // of this thread
   const Dropper drop(c.drop);
+  Largest<T> largest(c.most);
   float bias[kVec] = {}, v[kVec];
-  if (c.bias) load(static_cast<const T*>(c.bias) + i, bias);
+  if (c.bias && i < c.D) load(static_cast<const T*>(c.bias) + i, bias);
   const int64_t stride = static_cast<int64_t>(gridDim.y) * kRows;
-  for (int64_t row = blockIdx.y * kRows + threadIdx.y; row < c.rows; row += kUnderWay * stride) {
+  for (int64_t row = blockIdx.y * kRows + threadIdx.y; row < rows; row += kUnderWay * stride) {
     uint4 raw[kUnderWay] = {};
 #pragma unroll
     for (int u = 0; u < kUnderWay; ++u)
@@ -62,9 +65,11 @@ __global__ void __launch_bounds__(kLanes* kRows) activation_forward_kernel(const
 #pragma unroll
       for (int k = 0; k < kVec; ++k) v[k] = activate<kKind>(v[k] + bias[k]);
       if (c.drop.random) drop.apply(at, v);
+      largest.see(v);
       store(static_cast<T*>(c.y) + at, v);
     }
   }
+  largest.leave();
 }
 
 template <class T, ActivationKind kKind>
@@ -73,23 +78,39 @@ __global__ void __launch_bounds__(kLanes* kRows) activation_backward_kernel(cons
   __shared__ float sums[kRows][kLanes * kVec];
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * kLanes + threadIdx.x) * kVec;
   float dbias[kVec] = {};
+  Largest<T> largest(c.most);
   if (i < c.D) {
     const Dropper drop(c.drop);
     float bias[kVec] = {}, v[kVec], d[kVec];
     if (c.bias) load(static_cast<const T*>(c.bias) + i, bias);
-    for (int64_t row = blockIdx.y * kRows + threadIdx.y; row < c.rows; row += gridDim.y * kRows) {
-      const int64_t at = row * c.D + i;
-      load(static_cast<const T*>(c.x) + at, v);
-      load(static_cast<const T*>(c.dy) + at, d);
-      if (c.drop.random) drop.apply(at, d);
+    const int64_t stride = static_cast<int64_t>(gridDim.y) * kRows;
+    for (int64_t row = blockIdx.y * kRows + threadIdx.y; row < c.rows; row += kBackwardUnderWay * stride) {
+      uint4 x[kBackwardUnderWay] = {}, dy[kBackwardUnderWay] = {};
 #pragma unroll
-      for (int k = 0; k < kVec; ++k) {
-        d[k] *= slope<kKind>(v[k] + bias[k]);
-        dbias[k] += d[k];
+      for (int u = 0; u < kBackwardUnderWay; ++u) {
+        if (row + u * stride >= c.rows) break;
+        const int64_t at = (row + u * stride) * c.D + i;
+        x[u] = load_raw(static_cast<const T*>(c.x) + at);
+        dy[u] = load_raw(static_cast<const T*>(c.dy) + at);
       }
-      store(static_cast<T*>(c.dx) + at, d);
+#pragma unroll
+      for (int u = 0; u < kBackwardUnderWay; ++u) {
+        if (row + u * stride >= c.rows) break;
+        const int64_t at = (row + u * stride) * c.D + i;
+        unpack<T>(x[u], v);
+        unpack<T>(dy[u], d);
+        if (c.drop.random) drop.apply(at, d);
+#pragma unroll
+        for (int k = 0; k < kVec; ++k) {
+          d[k] *= slope<kKind>(v[k] + bias[k]);
+          dbias[k] += d[k];
+        }
+        largest.see(d);
+        store(static_cast<T*>(c.dx) + at, d);
+      }
     }
   }
+  largest.leave();
   if (!c.bias) return;
 #pragma unroll
   for (int k = 0; k < kVec; ++k) sums[threadIdx.y][threadIdx.x * kVec + k] = dbias[k];

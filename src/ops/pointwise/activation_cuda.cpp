@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "cuda/operator.h"
+#include "ops/fp8/largest.h"
 #include "ops/pointwise/activation_launch.h"
 
 namespace tightloop::cuda {
@@ -19,11 +20,13 @@ Tensor activation_forward(const Tensor& x, const Optional& bias, int64_t kind, d
   const Guard guard(x.device());
   const int64_t D = x.size(-1);
   Tensor y = at::empty_like(x);
+  const Tensor most = ops::note_largest(y);
   run(ops::cuda::ActivationForward{.dtype = dtype_of(x),
                                    .kind = static_cast<ops::ActivationKind>(kind),
                                    .x = x.const_data_ptr(),
                                    .bias = data_of(bias),
                                    .y = y.mutable_data_ptr(),
+                                   .most = floats_of(most),
                                    .rows = D ? x.numel() / D : 0,
                                    .D = D,
                                    .drop = drop_of(p, random, site)});
@@ -40,6 +43,7 @@ std::tuple<Tensor, Tensor> activation_backward(const Tensor& dy_in, const Tensor
     dbias = at::empty_like(*bias);
     partial = at::empty({ops::cuda::activation_parts(rows, D), D}, x.options().dtype(at::kFloat));
   }
+  const Tensor most = ops::note_largest(dx);
   run(ops::cuda::ActivationBackward{.dtype = dtype_of(x),
                                     .kind = static_cast<ops::ActivationKind>(kind),
                                     .dy = dy.const_data_ptr(),
@@ -47,6 +51,7 @@ std::tuple<Tensor, Tensor> activation_backward(const Tensor& dy_in, const Tensor
                                     .bias = data_of(bias),
                                     .dx = dx.mutable_data_ptr(),
                                     .dbias = mutable_data_of(dbias),
+                                    .most = floats_of(most),
                                     .partial = bias ? partial.mutable_data_ptr<float>() : nullptr,
                                     .rows = rows,
                                     .D = D,

@@ -12,6 +12,7 @@ struct ActivationForward {
   ActivationKind kind;
   const void *x, *bias;
   void* y;
+  float* most;  // receives y's largest magnitude; may be null
   int64_t rows, D;
   Drop drop;  // of y, (rows, D)
 };
@@ -23,6 +24,7 @@ struct ActivationBackward {
   ActivationKind kind;
   const void *dy, *x, *bias;
   void *dx, *dbias;
+  float* most;  // receives dx's largest magnitude; may be null
   float* partial;
   int64_t rows, D;
   Drop drop;

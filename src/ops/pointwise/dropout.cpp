@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "ops/operator.h"
+#include "ops/pointwise/dropout_cpu.h"
 
 namespace tightloop::ops {
 
@@ -27,32 +28,7 @@ TORCH_LIBRARY_FRAGMENT(tightloop, m) {
   m.def("dropout(Tensor x, float p, Tensor random, int site) -> Tensor");
 }
 
-constexpr uint32_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57, kStep0 = 0x9E3779B9,
-                   kStep1 = 0xBB67AE85;
-constexpr int64_t kChunk = 4 * cpu::kLanes;  // elements that one call of random_words serves
-
-using WideBits = uint64_t __attribute__((vector_size(8 * cpu::kLanes)));
-
-// Philox 4x32-10 for eight counters at once: the words of elements [4 counter, 4 counter + kChunk).
-inline void random_words(uint64_t key, uint64_t counter, uint64_t site, uint32_t* words) {
-  const WideBits counters = WideBits{0, 1, 2, 3, 4, 5, 6, 7} + counter;
-  const auto low = [](const WideBits& v) { return __builtin_convertvector(v, cpu::Bits); };
-  const auto wide = [](cpu::Bits v) { return __builtin_convertvector(v, WideBits); };
-  cpu::Bits c0 = low(counters), c1 = low(counters >> 32);
-  cpu::Bits c2 = cpu::Bits{} + static_cast<uint32_t>(site),
-            c3 = cpu::Bits{} + static_cast<uint32_t>(site >> 32);
-  auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const WideBits p0 = wide(c0) * kMultiplier0, p1 = wide(c2) * kMultiplier1;
-    c0 = low(p1 >> 32) ^ c1 ^ k0, c1 = low(p1);
-    c2 = low(p0 >> 32) ^ c3 ^ k1, c3 = low(p0);
-    k0 += kStep0, k1 += kStep1;
-  }
-  for (int64_t lane = 0; lane < cpu::kLanes; ++lane) {
-    words[4 * lane] = c0[lane], words[4 * lane + 1] = c1[lane];
-    words[4 * lane + 2] = c2[lane], words[4 * lane + 3] = c3[lane];
-  }
-}
+constexpr int64_t kChunk = cpu::kChunk;
 
 Tensor dropout_cpu(const Tensor& x_in, double p, const Tensor& random, int64_t site) {
   const Tensor x = x_in.contiguous();
@@ -67,7 +43,7 @@ Tensor dropout_cpu(const Tensor& x_in, double p, const Tensor& random, int64_t s
     at::parallel_for(0, (N + kChunk - 1) / kChunk, cpu::grain(kChunk), [&](int64_t begin, int64_t end) {
       uint32_t words[kChunk];
       for (int64_t at = begin * kChunk; at < std::min(end * kChunk, N); at += kChunk) {
-        random_words(key, static_cast<uint64_t>(at / 4), static_cast<uint64_t>(site), words);
+        cpu::random_words(key, static_cast<uint64_t>(at / 4), static_cast<uint64_t>(site), words);
         cpu::for_vectors(std::min(kChunk, N - at), [&](int64_t i, auto lanes) {
           cpu::Bits word;
           std::memcpy(&word, words + i, sizeof word);
@@ -141,11 +117,11 @@ Tensor dropout_mask(int64_t count, const Dropout& drop) {
   Tensor c2 = at::full_like(counter, site & kWord), c3 = at::full_like(counter, site >> 32 & kWord);
   Tensor k0 = low(key), k1 = high(key);
   for (int round = 0; round < 10; ++round) {
-    const Tensor p0 = c0 * int64_t{kMultiplier0}, p1 = c2 * int64_t{kMultiplier1};
+    const Tensor p0 = c0 * int64_t{cpu::kPhiloxMultiplier0}, p1 = c2 * int64_t{cpu::kPhiloxMultiplier1};
     c0 = high(p1).bitwise_xor(c1).bitwise_xor(k0);
     c2 = high(p0).bitwise_xor(c3).bitwise_xor(k1);
     c1 = low(p1), c3 = low(p0);
-    k0 = low(k0 + int64_t{kStep0}), k1 = low(k1 + int64_t{kStep1});
+    k0 = low(k0 + int64_t{cpu::kPhiloxStep0}), k1 = low(k1 + int64_t{cpu::kPhiloxStep1});
   }
   const Tensor words = at::stack({c0, c1, c2, c3}, 1).flatten().narrow(0, 0, count);
   return words >= int64_t{dropout_threshold(p)};

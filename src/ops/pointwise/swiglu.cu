@@ -10,7 +10,8 @@ namespace {
 
 // A block takes one row.
 template <class T, int kVec>
-__global__ void swiglu_forward_kernel(const T* gate_up, T* y, int F) {
+__global__ void swiglu_forward_kernel(const T* gate_up, T* y, float* most, int F) {
+  Largest<T> largest(most);
   const int64_t row = blockIdx.x;
   const T *gate = gate_up + row * 2 * F, *up = gate + F;
   for (int i = threadIdx.x * kVec; i < F; i += blockDim.x * kVec) {
@@ -19,12 +20,15 @@ __global__ void swiglu_forward_kernel(const T* gate_up, T* y, int F) {
     load(up + i, u);
 #pragma unroll
     for (int k = 0; k < kVec; ++k) g[k] = g[k] * sigmoid(g[k]) * u[k];
+    largest.see(g);
     store(y + row * F + i, g);
   }
+  largest.leave();
 }
 
 template <class T, int kVec>
-__global__ void swiglu_backward_kernel(const T* dy, const T* gate_up, T* dgate_up, int F) {
+__global__ void swiglu_backward_kernel(const T* dy, const T* gate_up, T* dgate_up, float* most, int F) {
+  Largest<T> largest(most);
   const int64_t row = blockIdx.x;
   const T *gate = gate_up + row * 2 * F, *up = gate + F;
   T *dgate = dgate_up + row * 2 * F, *dup = dgate + F;
@@ -39,9 +43,12 @@ __global__ void swiglu_backward_kernel(const T* dy, const T* gate_up, T* dgate_u
       g[k] = g[k] * s * d[k];
       u[k] = u[k] * slope * d[k];
     }
+    largest.see(g);
+    largest.see(u);
     store(dup + i, g);
     store(dgate + i, u);
   }
+  largest.leave();
 }
 
 int threads_for(int64_t F, int vec) { return std::min(256, round_up((F + vec - 1) / vec, 32)); }
@@ -59,7 +66,7 @@ cudaError_t launch(const SwigluForward& c, cudaStream_t stream) {
     const int F = static_cast<int>(c.F);
     const bool wide = F % kVec == 0 && aligned(from) && aligned(to);
     return start(wide ? swiglu_forward_kernel<T, kVec> : swiglu_forward_kernel<T, 1>, rows,
-                 threads_for(F, wide ? kVec : 1), 0, stream, from, to, F);
+                 threads_for(F, wide ? kVec : 1), 0, stream, from, to, c.most, F);
   });
 }
 
@@ -74,7 +81,7 @@ cudaError_t launch(const SwigluBackward& c, cudaStream_t stream) {
     const int F = static_cast<int>(c.F);
     const bool wide = F % kVec == 0 && aligned(dy) && aligned(from) && aligned(to);
     return start(wide ? swiglu_backward_kernel<T, kVec> : swiglu_backward_kernel<T, 1>, rows,
-                 threads_for(F, wide ? kVec : 1), 0, stream, dy, from, to, F);
+                 threads_for(F, wide ? kVec : 1), 0, stream, dy, from, to, c.most, F);
   });
 }
 

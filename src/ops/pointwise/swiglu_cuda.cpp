@@ -3,6 +3,7 @@
 #include <torch/library.h>
 
 #include "cuda/operator.h"
+#include "ops/fp8/largest.h"
 #include "ops/pointwise/swiglu_launch.h"
 
 namespace tightloop::cuda {
@@ -18,9 +19,11 @@ Tensor swiglu_forward(const Tensor& gate_up_in) {
   auto shape = gate_up.sizes().vec();
   shape.back() = F;
   Tensor y = at::empty(shape, gate_up.options());
+  const Tensor most = ops::note_largest(y);
   run(ops::cuda::SwigluForward{.dtype = dtype_of(gate_up),
                                .gate_up = gate_up.const_data_ptr(),
                                .y = y.mutable_data_ptr(),
+                               .most = floats_of(most),
                                .rows = F ? y.numel() / F : 0,
                                .F = F});
   return y;
@@ -31,10 +34,12 @@ Tensor swiglu_backward(const Tensor& dy_in, const Tensor& gate_up_in) {
   const Tensor dy = dy_in.contiguous(), gate_up = gate_up_in.contiguous();
   const int64_t F = gate_up.size(-1) / 2;
   Tensor dgate_up = at::empty_like(gate_up);
+  const Tensor most = ops::note_largest(dgate_up);
   run(ops::cuda::SwigluBackward{.dtype = dtype_of(gate_up),
                                 .dy = dy.const_data_ptr(),
                                 .gate_up = gate_up.const_data_ptr(),
                                 .dgate_up = dgate_up.mutable_data_ptr(),
+                                .most = floats_of(most),
                                 .rows = F ? dy.numel() / F : 0,
                                 .F = F});
   return dgate_up;

@@ -9,6 +9,7 @@ struct SwigluForward {
   Dtype dtype;
   const void* gate_up;
   void* y;
+  float* most;  // receives y's largest magnitude; may be null
   int64_t rows, F;
 };
 cudaError_t launch(const SwigluForward& call, cudaStream_t stream);
@@ -18,6 +19,7 @@ struct SwigluBackward {
   Dtype dtype;
   const void *dy, *gate_up;
   void* dgate_up;
+  float* most;  // receives dgate_up's largest magnitude; may be null
   int64_t rows, F;
 };
 cudaError_t launch(const SwigluBackward& call, cudaStream_t stream);

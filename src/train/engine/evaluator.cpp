@@ -5,6 +5,7 @@
 
 #include "core/interrupt.h"
 #include "core/log.h"
+#include "core/terminal/terminal.h"
 #include "ops/fp8/fp8_linear.h"
 
 namespace tightloop {
@@ -21,9 +22,8 @@ std::optional<Task::Evaluation> Evaluator::measure(int64_t step) {
   Task::Evaluation values;
   const auto failed = [&](const char* what, const std::exception& error) {
     if (interrupted()) return;
-    const std::string text = error.what();
     log::warn("step {}: {} on held-out data failed, training goes on: {}", step, what,
-              text.substr(0, text.find('\n')));
+              first_line(error.what()));
     device_.empty_cache();
   };
   try {

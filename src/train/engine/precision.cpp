@@ -11,6 +11,8 @@
 #include "core/log.h"
 #include "core/threads.h"
 #include "ops/fp8/fp8_linear.h"
+#include "ops/linear.h"
+#include "ops/product.h"
 #include "train/engine/device_speed.h"
 
 namespace tightloop {
@@ -44,6 +46,7 @@ void apply_precision(const TrainConfig& config, const Device& device) {
   context.setDeterministicFillUninitializedMemory(false);  // it would fill every tensor before it is written
   context.setSDPUseCuDNN(!config.deterministic);
   ops::use_fp8(config.precision == Precision::kFp8);
+  ops::use_autotune(config.autotune);
 }
 
 at::ScalarType compute_dtype(Precision precision, const Device& device) {
@@ -61,13 +64,21 @@ at::ScalarType inference_dtype(std::optional<Precision> asked, Precision trained
 
 void warn_of_slow_products(at::ScalarType dtype, Device& device) {
   if (!slow_products(dtype, device)) return;
+  const char* const name = dtype == at::kHalf ? "fp16" : "bf16";
+  if (!ops::has_products(dtype)) {
+    log::warn(
+        "This CPU has no products in {}: they are computed in fp32 and rounded, those of experts and of Muon "
+        "element by element. Precision auto or fp32 is faster.",
+        name);
+    return;
+  }
   const double ratio =
       measure_gemm_flops(device, at::kFloat, /*size=*/256) / measure_gemm_flops(device, dtype, /*size=*/256);
   if (ratio > 1.2)
     log::warn(
         "On this CPU products in {} take {:.1f} times as long as in fp32, which precision auto or fp32 would "
         "use.",
-        dtype == at::kHalf ? "fp16" : "bf16", ratio);
+        name, ratio);
 }
 
 std::string precision_name(Precision precision, const Device& device) {

@@ -11,7 +11,9 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "core/terminal/terminal.h"
 #include "ops/pointwise/stamp.h"
+#include "ops/side_gradients.h"
 #include "train/engine/step_numbers.h"
 #include "train/report/flop_counter.h"
 
@@ -40,8 +42,6 @@ void start_autograd(const at::TensorOptions& options) {
   const at::Tensor one = at::ones({}, options).set_requires_grad(true);
   (one * one).backward();
 }
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace
 
@@ -124,12 +124,14 @@ void StepEngine::differentiate(const PassKey& key, const std::vector<at::Tensor>
   }
   std::optional<FlopCounter> counter;
   if (counting_) counter.emplace();
+  ops::SideGradients side(buffer_.row().device());
   const BatchLoss loss = objective_(parts, scale, key.metrics);
   const at::Tensor objective =
       loss.balance.defined() ? loss.objective + loss.balance * balance_weight : loss.objective;
   record(loss, numbers);
   lap(LossBuffer::kForward);
   objective.backward();
+  side.join();
   if (counter) flops_ = counter->count();
 }
 

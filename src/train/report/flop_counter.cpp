@@ -30,12 +30,13 @@ std::optional<double> flops_of(const at::RecordFunction& call) {
     const at::Tensor &q = input(backward ? 3 : 0), &k = input(backward ? 4 : 1);
     return (backward ? 8.0 : 4.0) * static_cast<double>(q.numel()) * static_cast<double>(k.size(1));
   }
-  if (name == "tightloop::gelu_linear_forward")  // x (N, D), weight (F, D)
-    return 2.0 * static_cast<double>(input(0).numel()) * static_cast<double>(input(1).size(0));
-  if (!name.starts_with("aten::")) return {};
-  name.remove_prefix(6);
-  if (name.starts_with("_scaled_dot_product_") && name.find("attention") != name.npos &&
-      name.find("_math") == name.npos) {
+  if (name == "tightloop::product")  // a (M, K), b (K, N)
+    return 2.0 * static_cast<double>(input(0).numel()) * static_cast<double>(input(1).size(1));
+  const bool by_rows = name.starts_with("tightloop::row_attention_");
+  if (!by_rows && !name.starts_with("aten::")) return {};
+  name.remove_prefix(name.find("::") + 2);
+  if (by_rows || (name.starts_with("_scaled_dot_product_") && name.find("attention") != name.npos &&
+                  name.find("_math") == name.npos)) {
     const bool backward = name.ends_with("_backward");
     const at::Tensor &q = input(backward ? 1 : 0), &k = input(backward ? 2 : 1);
     return (backward ? 8.0 : 4.0) * static_cast<double>(q.numel()) * static_cast<double>(k.size(-2));

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "ops/config.h"
 #include "ops/loss/fused_head.h"
 #include "train/engine/loss.h"
 #include "train/engine/precision.h"
@@ -13,9 +14,9 @@ namespace tightloop {
 
 namespace {
 
-constexpr double kLibraries = 33 << 20;  // work space of cuBLAS
-constexpr int64_t kBusyTokens = 8192;    // a micro-batch of fewer leaves a GPU waiting
-constexpr double kWide = 4;              // bytes of fp32
+constexpr double kLibraries = (33 + 32 + 64) << 20;  // work space of cuBLAS on two streams, and of cuBLASLt
+constexpr int64_t kBusyTokens = 8192;                // a micro-batch of fewer leaves a GPU waiting
+constexpr double kWide = 4;                          // bytes of fp32
 
 /// What the head holds on top of the activations and the weight's gradient: while it computes the loss, and
 /// from then until its gradients were handed on.
@@ -106,7 +107,7 @@ MemoryChoice MemoryPlanner::written() const {
 }
 
 MemoryPlan MemoryPlanner::plan(const MemoryChoice& choice) const {
-  const PassShape shape{choice.micro_batch, length_, element_};
+  const PassShape shape{choice.micro_batch, length_, element_, /*kernels=*/cuda_ && !ops::plain()};
   const auto activations = activation_memory(model_, shape);
   const auto head = head_memory(model_, shape, choice.chunked, cuda_,
                                 train_.precision == Precision::kFp8 && train_.fp8_head);

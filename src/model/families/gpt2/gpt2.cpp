@@ -8,7 +8,7 @@
 #include "ops/linear.h"
 #include "ops/norm/residual_norm.h"
 #include "ops/pointwise/embedding.h"
-#include "ops/pointwise/gelu_linear.h"
+#include "ops/pointwise/gelu_feed_forward.h"
 
 namespace tightloop {
 
@@ -94,11 +94,12 @@ at::Tensor Gpt2::attention(const Block& block, const at::Tensor& x_BTD, int64_t 
   const int64_t B = x_BTD.size(0), T = x_BTD.size(1), H = config_.heads;
   const auto qkv = ops::linear(x_BTD, block.qkv, block.qkv_bias).view({B, T, 3 * H, config_.head_size});
   const auto parts = qkv.split(H, 2);  // one gradient, where slices would be padded and added
-  return ops::linear(scope.attend(parts[0], parts[1], parts[2], layer, {.qkv_BTJS = qkv}), block.out);
+  return ops::linear(scope.attend(parts[0], parts[1], parts[2], layer, {.qkv_BTJS = qkv}), block.out, {},
+                     ops::Input::kKept);
 }
 
 at::Tensor Gpt2::feed_forward(const Block& block, const at::Tensor& x_BTD) const {
-  return ops::linear(ops::gelu_linear(x_BTD, block.up, block.up_bias), block.down);
+  return ops::gelu_feed_forward(x_BTD, block.up, block.up_bias, block.down);
 }
 
 }  // namespace tightloop

@@ -104,7 +104,7 @@ at::Tensor Llama::attention(const Block& block, const at::Tensor& x_BTD, int64_t
   std::optional<ops::HeadNorm> norm;
   if (block.q_norm.defined()) norm = {config_.norm_eps, block.q_norm, block.k_norm};
   const auto [q, k, v] = rotary_.split(qkv, H, scope.past(), norm);
-  return ops::linear(scope.attend(q, k, v, layer), block.out);
+  return ops::linear(scope.attend(q, k, v, layer), block.out, {}, ops::Input::kKept);
 }
 
 at::Tensor Llama::feed_forward(const Block& block, const at::Tensor& x_BTD) const {

@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/core.h>
@@ -63,35 +64,38 @@ Nanochat::Nanochat(const ModelConfig& config, Seed seed)
   head_ = parameters_.add("head", {V, D}, {Init::kNormal, 0.001}, kHead);
 }
 
+at::Tensor Nanochat::Stream::sum() const { return branch.defined() ? residual + branch : residual; }
+
 Forward Nanochat::forward(const at::Tensor& ids_BT, const Pass& pass) {
   const int64_t T = ids_BT.size(1);
   const auto scope = std::make_shared<AttentionScope>(ids_BT, pass, /*dropout=*/0);
   rotary_.cover(scope->past() + T, ids_BT.device());
 
   const auto order = ops::token_order(embedding_, ids_BT);  // for the value embeddings too
-  auto x = smear(norm(ops::embedding(embedding_, ids_BT, order)), pass);
-  const auto x0 = x;
+  const auto x0 = smear(norm(ops::embedding(embedding_, ids_BT, order)), pass);
+  Stream stream{.x0 = x0, .residual = x0};
   at::Tensor middle;
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
     const auto block = [this, layer, scope, ids_BT, order](const Inputs& in) {
       return this->block(in, ids_BT, order, layer, *scope);
     };
-    x = run_block(layer, pass, block, Inputs{x0, x, residual_scales_, x0_scales_}).residual;
-    if (layer == config_.layers / 2) middle = x;
+    stream = run_block(layer, pass, block, Inputs{stream, residual_scales_, x0_scales_});
+    if (layer == config_.layers / 2) stream = {stream.x0, middle = stream.sum()};
   }
   if (pass.cache) pass.cache->advance(T);
-  return {norm(x - backout_scale_ * middle)};
+  return {ops::mix_rms_norm(middle, stream.residual, stream.branch, config_.norm_eps,
+                            {.x = -backout_scale_, .y = at::ones_like(backout_scale_)})
+              .normed};
 }
 
-BlockOutputs Nanochat::block(const Inputs& in, const at::Tensor& ids_BT, const ops::TokenOrder& order,
-                             int64_t layer, AttentionScope& scope) const {
+Nanochat::Stream Nanochat::block(const Inputs& in, const at::Tensor& ids_BT, const ops::TokenOrder& order,
+                                 int64_t layer, AttentionScope& scope) const {
   const Block& block = blocks_[layer];
-  // x0 first, as in the block's inputs.
-  const auto begin = ops::add_rms_norm(in.x0, in.residual, {}, config_.norm_eps,
+  const auto begin = ops::mix_rms_norm(in.stream.x0, in.stream.residual, in.stream.branch, config_.norm_eps,
                                        {.x = in.x0_scales[layer], .y = in.residual_scales[layer]});
   const auto then = ops::add_rms_norm(begin.sum, attention(block, begin.normed, ids_BT, order, layer, scope),
                                       {}, config_.norm_eps);
-  return {.residual = then.sum + feed_forward(block, then.normed)};
+  return {.x0 = begin.x, .residual = then.sum, .branch = feed_forward(block, then.normed)};
 }
 
 at::Tensor Nanochat::norm(const at::Tensor& x) const { return ops::rms_norm(x, {}, config_.norm_eps); }
@@ -122,12 +126,12 @@ at::Tensor Nanochat::attention(const Block& block, const at::Tensor& x_BTD, cons
   }
   const double scale = kSharpness / std::sqrt(static_cast<double>(S));
   const auto y = scope.attend(q, k, v, layer, {.scale = scale, .window = config_.window(layer)});
-  return ops::linear(y, block.out);
+  return ops::linear(y, block.out, {}, ops::Input::kKept);
 }
 
 at::Tensor Nanochat::feed_forward(const Block& block, const at::Tensor& x_BTD) const {
   return ops::linear(ops::activation(ops::linear(x_BTD, block.up), {}, ops::ActivationKind::kReluSquare),
-                     block.down);
+                     block.down, {}, ops::Input::kKept);
 }
 
 }  // namespace tightloop

@@ -33,13 +33,21 @@ class Nanochat : public LanguageModel {
     at::Tensor value_embedding, value_gate;  // where has_value_embedding()
   };
   /// x0 first: the first block gets it as the stream too, and sums of gradients must not depend on
-  /// checkpointing.
-  struct Inputs {
-    at::Tensor x0, residual, residual_scales, x0_scales;
-    std::vector<at::Tensor*> all() { return {&x0, &residual, &residual_scales, &x0_scales}; }
+  /// checkpointing. A block hands x0 on, so that its gradient is added up from block to block.
+  struct Stream {
+    at::Tensor x0, residual, branch{};  // the branch is added to the stream where the next block begins
+    std::vector<at::Tensor*> all() { return {&x0, &residual, &branch}; }
+    at::Tensor sum() const;
   };
-  BlockOutputs block(const Inputs& in, const at::Tensor& ids_BT, const ops::TokenOrder& order, int64_t layer,
-                     AttentionScope& scope) const;
+  struct Inputs {
+    Stream stream;
+    at::Tensor residual_scales, x0_scales;
+    std::vector<at::Tensor*> all() {
+      return {&stream.x0, &stream.residual, &stream.branch, &residual_scales, &x0_scales};
+    }
+  };
+  Stream block(const Inputs& in, const at::Tensor& ids_BT, const ops::TokenOrder& order, int64_t layer,
+               AttentionScope& scope) const;
   at::Tensor norm(const at::Tensor& x) const;
   at::Tensor smear(const at::Tensor& x_BTD, const Pass& pass) const;
   at::Tensor attention(const Block& block, const at::Tensor& x_BTD, const at::Tensor& ids_BT,

@@ -10,7 +10,9 @@ BlockMemory nanochat_block(const BlockSizes& s, int64_t layer) {
   const bool values = has_value_embedding(c, layer);
   const bool windowed = c.window(layer) + 1 < s.shape.length;
   Tape tape;
-  tape.add(s.D, s.D, s.D);  // scales of x and of x0, which is kept once for all blocks
+  // Scales of x and of x0, which is kept once for all blocks; without a kernel x before its scale is kept,
+  // too.
+  tape.add(s.shape.kernels ? 0 : s.D, s.D, s.D);
   tape.branch(s.D + s.floats(1), s.D);
   tape.add(s.D, s.D);      // qkv
   tape.add(s.qkv, s.qkv);  // norms of queries and keys, and rotation
@@ -18,11 +20,10 @@ BlockMemory nanochat_block(const BlockSizes& s, int64_t layer) {
   fused_attention(tape, s, s.q + s.kv + (values ? s.kv : 0), windowed);
   tape.add(0, s.q);  // out
   tape.branch(s.D + s.floats(1), s.D);
-  tape.add(s.D, s.D);             // up
-  tape.add(s.F, s.F);             // ReLU: its result, which the square keeps too
-  tape.add(0, s.F, 2 * s.F);      // square
-  tape.add(s.F, s.F);             // down
-  return tape.run(s.D, 2 * s.D);  // x0's gradient gathers beside the stream's
+  tape.add(s.D, s.D);                 // up
+  tape.add(s.F, s.F);                 // ReLU squared, whose slope comes from its result
+  tape.add(0, s.F);                   // down, which keeps the same
+  return tape.run(2 * s.D, 2 * s.D);  // the stream and its branch; x0's gradient gathers beside the stream's
 }
 
 }  // namespace
