@@ -84,6 +84,7 @@ TEST_F(Use, GenerateInBatchesIsTheSameAsAlone) {
   const auto many =
       json_of(in("tightloop generate --run runs/text --prompts prompts.txt --n 2 --max-tokens 8 --json"));
   ASSERT_EQ(many["results"].size(), 6u);
+  EXPECT_GT(many["step"], 0) << many["step"];
   EXPECT_EQ(many["results"][2]["prompt"], "The cat sat on");
   EXPECT_NE(many["results"][2]["text"], many["results"][3]["text"]);
   const auto one = json_of(

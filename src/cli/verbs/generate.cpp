@@ -110,7 +110,7 @@ void answer(const GenerateArguments& options) {
   const auto answers = generate_all(*run.model, rows, generation, static_cast<size_t>(options.batch));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
-  nlohmann::json json{{"results", nlohmann::json::array()}};
+  nlohmann::json json{{"step", run.step}, {"results", nlohmann::json::array()}};
   int64_t tokens = 0;
   for (size_t row = 0; row < rows.size(); ++row) {
     const std::string rest = streams[row].finish();
