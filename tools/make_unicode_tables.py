@@ -1,19 +1,16 @@
 #!/usr/bin/env python3
-"""Writes src/tokenizer/unicode/unicode_tables.cpp, nfc_tables.cpp and lower_case_tables.cpp.
+"""Writes src/tokenizer/unicode/unicode_tables.cpp, nfc_tables.cpp, lower_case_tables.cpp and python_text_tables.cpp.
 
 The classes are asked from the regex engine of Hugging Face tokenizers, code point by code point, and checked against
 tiktoken's, because equal ids are the point: the pinned versions of both (tools/versions) know Unicode 16.0.
 The NFC of Hugging Face tokenizers is that of Unicode 9.0, so marks and compositions that came later are left out.
-Lower case is Python's own (sacreBLEU's): Unicode 14.0 in Python 3.11.
+Lower case is Python's own (sacreBLEU's): Unicode 14.0 in Python 3.11; so is what str.isalpha() and its like say.
 
-usage: .deps/python/bin/python tools/make_unicode_tables.py
+usage: .deps/python/bin/python tools/make_unicode_tables.py [python_text]
 """
 import pathlib
+import sys
 import unicodedata
-
-import tiktoken
-from tokenizers import Regex, pre_tokenizers
-from tokenizers.normalizers import NFD
 
 SOURCE = pathlib.Path(__file__).parent.parent / "src" / "tokenizer" / "unicode"
 POINTS = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
@@ -22,6 +19,8 @@ CLASSES = [(r"[\p{Lu}\p{Lt}]", 1), (r"\p{Ll}", 2), (r"[\p{Lm}\p{Lo}]", 3), (r"\p
 
 
 def hugging_face(pattern):
+    from tokenizers import Regex, pre_tokenizers
+
     split = pre_tokenizers.Split(Regex(pattern), "removed")
     found = set()
     for i in range(0, len(POINTS), 2000):
@@ -32,6 +31,8 @@ def hugging_face(pattern):
 
 
 def open_ai(pattern):
+    import tiktoken
+
     encoding = tiktoken.Encoding(
         "classes", pat_str=pattern, mergeable_ranks={bytes([b]): b for b in range(256)}, special_tokens={}
     )
@@ -93,6 +94,8 @@ def write_classes():
 
 
 def write_nfc():
+    from tokenizers.normalizers import NFD
+
     nfd = NFD()
     classes, pairs, singles, kept_apart = {}, [], [], []
     for c in POINTS:
@@ -162,7 +165,46 @@ def write_lower_case():
     )
 
 
+def write_python_text():
+    # In the order of the bits of PythonText::Trait.
+    tests = [
+        str.isprintable,
+        str.isalpha,
+        str.isdecimal,
+        str.isdigit,
+        str.isnumeric,
+        str.isupper,
+        str.islower,
+        lambda c: c.istitle() and not c.isupper(),
+        str.isspace,
+        str.isidentifier,
+        lambda c: ("a" + c).isidentifier(),
+    ]
+    traits = {c: sum(1 << bit for bit, test in enumerate(tests) if test(chr(c))) for c in POINTS}
+    words = [f"0x{first * 2048 + bits:x}" for first, bits in ranges(traits)]
+
+    def mapped(change, plain):
+        rows = [(c, [ord(x) for x in change(chr(c))]) for c in POINTS if change(chr(c)) != plain(chr(c))]
+        return [f"{{0x{c:x},{{{','.join(hex(x) for x in to)}}}}}" for c, to in rows]
+
+    write(
+        "python_text_tables.cpp",
+        '#include "tokenizer/unicode/python_text.h"\n\nnamespace tightloop {\n\n'
+        f"// Unicode {unicodedata.unidata_version}. Each word is 2048 * the first code point of a range + its traits.\n"
+        + table("uint32_t", "kPythonTraits", words)
+        + "// {character, what str.upper() makes of it}.\n"
+        + table("CaseMapping", "kUpperCase", mapped(str.upper, str))
+        + "// {character, what str.title() makes of it}, where it is not its upper case.\n"
+        + table("CaseMapping", "kTitleCase", mapped(str.title, str.upper))
+        + "// {character, what str.casefold() makes of it}, where it is not its lower case.\n"
+        + table("CaseMapping", "kFoldedCase", mapped(str.casefold, str.lower))
+        + "}  // namespace tightloop\n",
+    )
+
+
 if __name__ == "__main__":
-    write_classes()
-    write_nfc()
-    write_lower_case()
+    if sys.argv[1:] != ["python_text"]:
+        write_classes()
+        write_nfc()
+        write_lower_case()
+    write_python_text()
