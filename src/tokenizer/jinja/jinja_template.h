@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <ctime>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tokenizer/jinja/values/limits.h"
+
+namespace tightloop {
+
+namespace jinja {
+struct SyntaxTree;
+struct DictBody;
+}  // namespace jinja
+
+/// What a template is rendered with. As transformers passes them, `tools` and `documents` are none and
+/// `add_generation_prompt` is false until they are set.
+class JinjaVariables {
+ public:
+  JinjaVariables();
+  ~JinjaVariables();
+  JinjaVariables(JinjaVariables&&) noexcept;
+
+  /// The fields of a JSON object, as variables. A data error that names `source` where it is none.
+  void add_record(std::string_view json, const std::string& source);
+  void set(std::string_view name, std::string text);
+  void set(std::string_view name, bool value);
+  /// Whether there is such a variable and it is not none.
+  bool has(std::string_view name) const;
+
+ private:
+  friend class JinjaTemplate;
+  std::unique_ptr<jinja::DictBody> values_;
+};
+
+/// A chat template of Hugging Face, parsed once. Rendering is what jinja2 does in transformers'
+/// apply_chat_template(); many threads may render at once.
+class JinjaTemplate {
+ public:
+  /// `source` is what errors name. A data error where the text is not a template.
+  explicit JinjaTemplate(std::string_view text, std::string source = "the chat template",
+                         const jinja::JinjaLimits& limits = {});
+  ~JinjaTemplate();
+  JinjaTemplate(JinjaTemplate&&) noexcept;
+
+  struct Rendering {
+    std::string text;
+    /// What was written inside of {% generation %}: first byte and the one after the last.
+    std::vector<std::pair<size_t, size_t>> generated;
+  };
+  /// A data error where the template raises one, or goes over a limit. `now`: the time of strftime_now.
+  Rendering render(const JinjaVariables& variables, std::optional<std::time_t> now = std::nullopt) const;
+
+ private:
+  std::unique_ptr<jinja::SyntaxTree> tree_;
+  std::string source_;
+  jinja::JinjaLimits limits_;
+};
+
+}  // namespace tightloop
