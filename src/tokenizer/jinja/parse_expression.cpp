@@ -63,8 +63,8 @@ ExpressionPtr TemplateParser::parse_name_target() {
   return target;
 }
 
-ExpressionPtr TemplateParser::parse_target(bool namespaces, std::string_view end_name) {
-  auto target = parse_tuple({.simplified = true, .namespaces = namespaces, .end_name = end_name});
+ExpressionPtr TemplateParser::parse_target(bool namespaces) {
+  auto target = parse_tuple({.simplified = true, .namespaces = namespaces});
   if (!can_assign(*target)) refuse("what is set must be a name, or several", target->line);
   return target;
 }
@@ -76,9 +76,7 @@ ExpressionPtr TemplateParser::parse_tuple(const TupleRules& rules) {
   bool is_tuple = false;
   while (true) {
     if (!items.empty()) expect_sign(",");
-    if (current().kind == LexKind::kOutputEnd || current().kind == LexKind::kTagEnd || at_sign(")") ||
-        (!rules.end_name.empty() && at_name(rules.end_name)))
-      break;
+    if (current().kind == LexKind::kOutputEnd || current().kind == LexKind::kTagEnd || at_sign(")")) break;
     items.push_back(rules.simplified ? parse_primary(rules.namespaces) : parse_expression(rules.conditions));
     if (!at_sign(",")) break;
     is_tuple = true;

@@ -177,9 +177,9 @@ void TemplateParser::parse_print(Body& body) {
 std::unique_ptr<Statement> TemplateParser::parse_for() {
   auto made = statement(StatementKind::kFor);
   take();
-  made->targets.push_back(parse_target(false, "in"));
+  made->targets.push_back(parse_target(false));
   if (!skip_name("in")) refuse(fmt::format("'in' was expected, not {}", described(current())));
-  made->expression = parse_tuple({.conditions = false, .end_name = "recursive"});
+  made->expression = parse_tuple({.conditions = false});
   if (skip_name("if")) made->test = parse_expression();
   made->recursive = skip_name("recursive");
   made->body = parse_body({"endfor", "else"});

@@ -52,11 +52,10 @@ class TemplateParser {
   // parse_expression.cpp.
   struct TupleRules {
     bool simplified = false, conditions = true, parentheses = false, namespaces = false;
-    std::string_view end_name{};
   };
   ExpressionPtr make(ExpressionKind kind, int line, std::vector<ExpressionPtr> operands = {}) const;
   ExpressionPtr checked(ExpressionPtr expression) const;
-  ExpressionPtr parse_target(bool namespaces, std::string_view end_name = {});
+  ExpressionPtr parse_target(bool namespaces);
   ExpressionPtr parse_name_target();
   ExpressionPtr parse_tuple(const TupleRules& rules);
   ExpressionPtr parse_expression(bool conditions = true);

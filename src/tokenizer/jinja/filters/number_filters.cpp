@@ -43,7 +43,7 @@ std::optional<int64_t> read_integer(std::string_view text, int64_t base) {
     if (text.size() > 1 && text[0] == '0' && text.find_first_not_of("0_") != text.npos) return std::nullopt;
     base = 10;
   }
-  if (base < 2 || base > 36) fail("int() base must be >= 2 and <= 36, or 0");
+  if (base < 2 || base > 36) return std::nullopt;
   const auto plain = without_underscores(text);
   if (!plain || plain->empty() || !std::isalnum(static_cast<uint8_t>((*plain)[0]))) return std::nullopt;
   uint64_t size = 0;
@@ -88,7 +88,8 @@ Value whole_part(double value) {
 Value filter_int(Run&, const Value& input, CallArguments& arguments) {
   const auto given = bind("int", arguments, {"default", "base"});
   const Value otherwise = given[0].is(ValueKind::kMissing) ? Value(int64_t{0}) : given[0];
-  const int64_t base = given[1].is(ValueKind::kMissing) ? 10 : to_integer(given[1]);
+  const bool has_base = given[1].is(ValueKind::kMissing) || given[1].is_integer();
+  const int64_t base = given[1].is_integer() ? given[1].integer() : 10;
   if (input.is_undefined()) fail("{}", input.why_undefined());
   if (input.is_integer()) return Value(input.integer());
   if (input.is(ValueKind::kFloat)) {
@@ -97,7 +98,7 @@ Value filter_int(Run&, const Value& input, CallArguments& arguments) {
     return whole_part(input.number());
   }
   if (!input.is_text()) return otherwise;
-  if (const auto value = read_integer(input.bytes(), base)) return Value(*value);
+  if (const auto value = has_base ? read_integer(input.bytes(), base) : std::nullopt) return Value(*value);
   const auto value = read_float(input.bytes());
   return value && std::isfinite(*value) ? whole_part(*value) : otherwise;
 }

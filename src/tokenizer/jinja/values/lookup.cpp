@@ -15,6 +15,8 @@ bool is_any(std::string_view name, std::initializer_list<std::string_view> names
 
 /// What the immutable sandbox hides, where Python's object has it.
 bool is_unsafe(const Value& object, std::string_view name) {
+  const bool has_items = object.is_text() || object.is_list_or_tuple() || object.is(ValueKind::kDict);
+  if (has_items && is_any(name, {"__len__", "__getitem__", "__iter__", "__contains__"})) return true;
   if (object.is(ValueKind::kDict)) return is_any(name, {"clear", "pop", "popitem", "setdefault", "update"});
   if (object.is(ValueKind::kList))
     return is_any(name, {"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"});
@@ -175,8 +177,7 @@ Value get_slice(Run& run, const Value& object, const Value& start, const Value& 
   if (object.is(ValueKind::kRange)) {
     const auto& range = object.as<RangeBody>();
     const auto bounds = slice_bounds(range.count, start, stop, step);
-    return run.range(range.start + bounds.start * range.step,
-                     range.start + (bounds.start + bounds.count() * bounds.step) * range.step,
+    return run.range(range.start + bounds.start * range.step, range.start + bounds.stop * range.step,
                      range.step * bounds.step);
   }
   if (!object.is_list_or_tuple()) fail("'{}' object cannot be sliced", type_name(object));

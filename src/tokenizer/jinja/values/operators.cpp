@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "tokenizer/jinja/values/markup.h"
 #include "tokenizer/jinja/values/percent_format.h"
+#include "tokenizer/jinja/values/text_search.h"
 
 namespace tightloop::jinja {
 
@@ -164,8 +164,7 @@ bool contains(Run& run, const Value& container, const Value& item) {
   switch (container.kind()) {
     case ValueKind::kText: {
       if (!item.is_text()) fail("'in <string>' requires string as left operand, not {}", type_name(item));
-      const std::string &text = container.bytes(), &part = item.bytes();
-      return part.empty() || ::memmem(text.data(), text.size(), part.data(), part.size()) != nullptr;
+      return find_first(container.bytes(), item.bytes()) != kNowhere;
     }
     case ValueKind::kDict:
       return container.dict().find(item) != nullptr;

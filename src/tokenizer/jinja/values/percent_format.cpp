@@ -24,8 +24,9 @@ class PercentFormatter {
       if (percent < text_.size()) format_one();
       if (result_.size() > run_.limits().value_bytes) fail("the template builds a text that is too long");
     }
-    const bool may_be_left =
-        values_.is(ValueKind::kDict) || values_.is(ValueKind::kList) || values_.is_undefined();
+    // Python takes whatever has items, and is no tuple or text, for a mapping.
+    const bool may_be_left = values_.is(ValueKind::kDict) || values_.is(ValueKind::kList) ||
+                             values_.is(ValueKind::kRange) || values_.is_undefined();
     const size_t given = values_.is(ValueKind::kTuple) ? values_.items().size() : 1;
     if (!may_be_left && !by_name_ && used_ < given)
       fail("not all arguments converted during string formatting");

@@ -28,6 +28,7 @@ bool is_space(std::string_view text, size_t at) {
 size_t find_first(std::string_view text, std::string_view part, size_t from) {
   if (from > text.size()) return kNowhere;
   if (part.empty()) return from;
+  if (text.size() - from < part.size()) return kNowhere;
   const void* found = ::memmem(text.data() + from, text.size() - from, part.data(), part.size());
   return found ? static_cast<size_t>(static_cast<const char*>(found) - text.data()) : kNowhere;
 }
