@@ -152,5 +152,28 @@ TEST(BenchVerb, LoaderAndTokenizerPrintJson) {
   EXPECT_EQ(loader.at("allocations_per_batch"), 0);
 }
 
+TEST(DataVerb, RenderPrintsWhatTheTemplateMakes) {
+  const TempFolder folder;
+  fs::create_directory(folder / "model");
+  write_file_whole(
+      folder.path() / "model" / "tokenizer_config.json",
+      R"({"bos_token":"<s>","chat_template":"{{ bos_token }}{% for m in messages %}[{{ m.role }}] )"
+      R"({{ m.content }}\n{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"})");
+  write_file_whole(folder / "chat.json", R"({"messages":[{"role":"user","content":"Hi"}]})");
+  const std::string render = "tightloop data render --template model ";
+  EXPECT_EQ(run(folder.path(), render + "< chat.json").output, "<s>[user] Hi\n");
+  EXPECT_EQ(run(folder.path(), render + "--add-generation-prompt < chat.json").output,
+            "<s>[user] Hi\n[assistant]");
+  const auto code = [&](const std::string& command) { return run(folder.path(), command).exit_code; };
+  EXPECT_EQ(code(render + "< /dev/null"), 3);
+  EXPECT_EQ(code("echo '{}' | " + render), 3);
+  EXPECT_EQ(code("tightloop data render --template nothing < chat.json"), 2);
+  EXPECT_EQ(code("tightloop data render < chat.json"), 2);
+  write_file_whole(folder / "refuses.jinja", "{{ raise_exception('No.') }}");
+  const auto refused = run(folder.path(), "tightloop data render --template refuses.jinja < chat.json");
+  EXPECT_EQ(refused.exit_code, 3);
+  EXPECT_TRUE(contains(refused.output, "refuses.jinja, line 1, refuses this: No.")) << refused.output;
+}
+
 }  // namespace
 }  // namespace tightloop

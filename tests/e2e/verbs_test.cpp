@@ -27,6 +27,7 @@ TEST(Program, HelpFitsAScreenAndEveryVerbHasAnExample) {
                            "data check",
                            "data show",
                            "data order",
+                           "data render",
                            "prepare",
                            "train",
                            "top",

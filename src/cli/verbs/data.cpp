@@ -158,6 +158,7 @@ void add_data(CLI::App& app, const Settings& settings) {
                     "Example: tightloop data show configs/quickstart.yaml --rows 8");
   show_verb->callback([=] { show(*options, settings); });
   add_data_order(*data, settings);
+  add_data_render(*data);
 }
 
 }  // namespace tightloop::cli

@@ -1,0 +1,51 @@
+#include <CLI/App.hpp>
+#include <memory>
+
+#include "cli/output.h"
+#include "cli/verbs.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "tokenizer/jinja/template_files.h"
+
+namespace tightloop::cli {
+
+namespace {
+
+struct DataRenderArguments {
+  std::string path;
+  bool add_generation_prompt = false;
+};
+
+void render_record(const DataRenderArguments& options) {
+  if (!path_exists(options.path)) throw usage_error("--template: there is no '{}'.", options.path);
+  const ChatTemplateFiles files = read_chat_template(options.path);
+  JinjaVariables variables;
+  files.add_tokens(variables);
+  variables.add_record(read_standard_input(), "the record on standard input");
+  if (!variables.has("messages")) throw data_error("the record on standard input has no 'messages'.");
+  if (options.add_generation_prompt) variables.set("add_generation_prompt", true);
+  const JinjaTemplate chat(files.choose(variables.has("tools")), files.source);
+  put(shown(chat.render(variables).text));
+}
+
+}  // namespace
+
+void add_data_render(CLI::App& data) {
+  auto options = std::make_shared<DataRenderArguments>();
+  auto* verb =
+      data.add_subcommand("render", "Print a conversation as a model's own chat template renders it");
+  verb->add_option("--template", options->path,
+                   "A Hugging Face folder, its tokenizer_config.json, or a chat template")
+      ->required();
+  verb->add_flag("--add-generation-prompt", options->add_generation_prompt,
+                 "End where the assistant is to answer");
+  verb->footer(
+      "The record is a JSON object on standard input: messages, perhaps tools and documents; all other "
+      "fields\n"
+      "are variables of the template. The text is printed as it is, without a line end of its own.\n"
+      "Example: echo '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}' |\n"
+      "         tightloop data render --template models/qwen --add-generation-prompt");
+  verb->callback([=] { render_record(*options); });
+}
+
+}  // namespace tightloop::cli
