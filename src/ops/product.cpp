@@ -40,12 +40,6 @@ constexpr double kLargeFlops = 8e9;  // some 10 us of a large GPU
 
 Tensor as_rows(const Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
-/// product(), or torch's where the library has no algorithm.
-Tensor product_or_matmul(const Tensor& a, const Tensor& b) {
-  const Tensor made = product(a, b, a.scalar_type());
-  return made.defined() ? made : at::matmul(a, b);
-}
-
 struct ProductLinear : torch::autograd::Function<ProductLinear> {
   static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight,
                         const Optional& bias) {
@@ -85,6 +79,11 @@ Tensor product(const Tensor& a, const Tensor& b, at::ScalarType dtype, const Pro
               b.sizes());
   return product_op().call(a, b, dtype, options.bias, options.a_scale, options.b_scale, options.fast,
                            static_cast<int64_t>(options.epilogue), options.aux);
+}
+
+Tensor product_or_matmul(const Tensor& a, const Tensor& b) {
+  const Tensor made = product(a, b, a.scalar_type());
+  return made.defined() ? made : at::matmul(a, b);
 }
 
 bool product_takes(const Tensor& x, const Tensor& weight) {

@@ -30,6 +30,9 @@ bool has_product(const at::Tensor& x);
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype,
                    const ProductOptions& options = {});
 
+/// The same in a's dtype; where the library has no algorithm, torch computes it.
+at::Tensor product_or_matmul(const at::Tensor& a, const at::Tensor& b);
+
 /// ops::linear by product(): 16 bits, and large enough that the choice of an algorithm is worth something.
 bool product_takes(const at::Tensor& x, const at::Tensor& weight);
 at::Tensor product_linear(const at::Tensor& x, const at::Tensor& weight,

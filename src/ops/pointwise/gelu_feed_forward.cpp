@@ -22,12 +22,6 @@ using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Where the library has no algorithm, torch computes the same.
-Tensor times(const Tensor& a, const Tensor& b) {
-  const Tensor made = product(a, b, a.scalar_type());
-  return made.defined() ? made : at::matmul(a, b);
-}
-
 struct GeluFeedForward : torch::autograd::Function<GeluFeedForward> {
   static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& up, const Tensor& up_bias,
                         const Tensor& down) {
@@ -44,7 +38,7 @@ struct GeluFeedForward : torch::autograd::Function<GeluFeedForward> {
         {up.requires_grad() ? x : Tensor(), up, before, down.requires_grad() ? hidden : Tensor(), down});
     auto shape = x.sizes().vec();
     shape.back() = down.size(0);
-    return times(hidden, down.t()).view(shape);
+    return product_or_matmul(hidden, down.t()).view(shape);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& d) {
@@ -58,11 +52,11 @@ struct GeluFeedForward : torch::autograd::Function<GeluFeedForward> {
     if (context->needs_input_grad(0)) {
       auto shape = d[0].sizes().vec();
       shape.back() = up.size(1);
-      dx = times(dbefore, up).view(shape);
+      dx = product_or_matmul(dbefore, up).view(shape);
     }
-    if (x.defined()) dup = times(dbefore.t(), x.reshape({-1, x.size(-1)}));
+    if (x.defined()) dup = product_or_matmul(dbefore.t(), x.reshape({-1, x.size(-1)}));
     if (context->needs_input_grad(2)) dbias = dbefore.sum(0);
-    if (hidden.defined()) ddown = times(dy.t(), hidden);
+    if (hidden.defined()) ddown = product_or_matmul(dy.t(), hidden);
     return {dx, dup, dbias, ddown};
   }
 };
