@@ -159,6 +159,7 @@ Recipe read_recipe(const std::string& name, const Settings& settings, std::vecto
   underneath.model = parent.recipe().model;
   underneath.tokenizer.path = parent.tokenizer_path().string();
   underneath.chat = parent.recipe().chat;
+  underneath.chat.template_path.clear();  // it is beside the parent's tokenizer
   Recipe recipe = read_onto(std::move(underneath), /*whole=*/true);
   recipe.train.init_from = from;
   refuse_other_sizes(from, parent.recipe().model, recipe.model);

@@ -37,6 +37,8 @@ void DataConfig::describe(Fields& fields) {
   fields.add("ignore_fields", ignore_fields,
              "Fields of conversations, questions and their messages that may be left out; others that carry "
              "meaning, such as tools or reasoning_content, make a bad record");
+  fields.add("preferences", preferences,
+             "What is learned of a record that has an answer `chosen` and one `rejected`");
   fields.add("source_field", source_field, "Of pairs as JSON objects: the field with the sentence");
   fields.add("target_field", target_field, "Of pairs as JSON objects: the field with the translation");
   fields.add("rows", rows, "How documents become rows (sequences)");

@@ -75,6 +75,15 @@ inline constexpr auto kChoices<RecordFormat> = std::to_array<Choice<RecordFormat
     {RecordFormat::kGsm8k, "gsm8k", "a question whose answer holds calculations <<1+1=2>>"},
 });
 
+/// What is learned of a record with `chosen` and `rejected`.
+enum class Preferences { kRefuse, kChosen, kRejected };
+template <>
+inline constexpr auto kChoices<Preferences> = std::to_array<Choice<Preferences>>({
+    {Preferences::kRefuse, "refuse", "the record is bad"},
+    {Preferences::kChosen, "chosen"},
+    {Preferences::kRejected, "rejected"},
+});
+
 /// How documents become rows (sequences).
 enum class RowKind { kStream, kPad, kPack };
 template <>
@@ -110,6 +119,7 @@ struct DataConfig {
   std::string text_field = "text", messages_field, question_field = "question", answer_field = "answer";
   std::string choices_field = "choices", source_field = "source", target_field = "target";
   std::vector<std::string> ignore_fields;
+  Preferences preferences = Preferences::kRefuse;
   RowKind rows = RowKind::kStream;
   int64_t seq_len = 256;
   int64_t batch_tokens = 4096;

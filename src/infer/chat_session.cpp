@@ -23,9 +23,10 @@ std::vector<int32_t> stop_tokens(const Tokenizer& tokenizer, const ChatTemplate*
   return stops;
 }
 
-std::string plain_question(const std::string& shown, const ChatConfig& chat) {
+std::string plain_question(const std::string& shown, const ChatConfig& chat, const Tokenizer& tokenizer) {
   constexpr std::string_view kPlaceholder = "{content}";
-  const std::string turn = chat_spelling(chat).user;
+  const ChatSpelling form = chat_spelling(chat, tokenizer);
+  const std::string turn = form.user;
   const size_t at = turn.find(kPlaceholder);
   if (at == turn.npos) return shown;
   const std::string before = turn.substr(0, at), after = turn.substr(at + kPlaceholder.size());
@@ -33,7 +34,7 @@ std::string plain_question(const std::string& shown, const ChatConfig& chat) {
   if (before.empty() || found == shown.npos) return shown;
   const std::string rest = shown.substr(found + before.size());
   if (!after.empty()) return rest.substr(0, rest.find(after));
-  const std::string answer = chat_spelling(chat).assistant;  // its turn begins right behind the question
+  const std::string answer = form.assistant;  // its turn begins right behind the question
   return rest.substr(0, rest.rfind(answer.substr(0, answer.find(kPlaceholder))));
 }
 

@@ -21,7 +21,7 @@ std::unique_ptr<ChatTemplate> chat_template(const ChatConfig& config, const Toke
 std::vector<int32_t> stop_tokens(const Tokenizer& tokenizer, const ChatTemplate* chat);
 
 /// What the user says last in a conversation that a chat template has written; as it is where there is none.
-std::string plain_question(const std::string& shown, const ChatConfig& chat);
+std::string plain_question(const std::string& shown, const ChatConfig& chat, const Tokenizer& tokenizer);
 
 /// A conversation with a model. The cache of what was read goes on from turn to turn.
 class ChatSession {

@@ -104,7 +104,7 @@ class LanguageSampler {
           "a prompt (eval.prompts) holds '{}', a control token that this tokenizer cannot spell out.", token);
     check_length(text, longest_prompt(model_.config()));
     const Message question{Role::kUser, text};
-    return chat_->prompt({&question, 1});
+    return chat_->prompt(std::span(&question, 1));
   }
 
   /// Text up to what ends it, of at most so many tokens.
@@ -137,7 +137,7 @@ class LanguageSampler {
     TrainingSample& sample = added.sample;
     sample.kind = question ? SampleKind::kAnswer : SampleKind::kContinuation;
     const std::string shown = tokenizer_.decode(added.ids);
-    sample.prompt = question ? plain_question(shown, recipe_.chat) : shown;
+    sample.prompt = question ? plain_question(shown, recipe_.chat, tokenizer_) : shown;
     converses_ = converses_ || sample.prompt != shown;
     sample.reference = text_of(all.subspan(static_cast<size_t>(asked)));
     return true;

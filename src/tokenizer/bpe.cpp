@@ -56,7 +56,8 @@ struct Bpe::Scratch {
 /// One call of encode().
 class Bpe::Run {
  public:
-  Run(const Bpe& bpe, std::vector<int32_t>& ids, bool parse) : bpe_(bpe), ids_(ids), parse_(parse) {
+  Run(const Bpe& bpe, std::vector<int32_t>& ids, bool parse, std::vector<uint32_t>* ends = nullptr)
+      : bpe_(bpe), ids_(ids), parse_(parse), ends_(ends) {
     static std::atomic<size_t> threads{0};
     thread_local const size_t home = threads.fetch_add(1, std::memory_order_relaxed);
     for (size_t i = 0; i < bpe.slots_.size() && !scratch_; ++i) {
@@ -73,26 +74,51 @@ class Bpe::Run {
   ~Run() { delete slot_->scratch.exchange(scratch_, std::memory_order_acq_rel); }
 
   void encode(std::string_view text) {
-    each_segment(parse_ ? &bpe_.added_raw_ : nullptr, text, [&](std::string_view segment) {
-      if (!bpe_.model_.nfc || surely_nfc(segment)) return normalized(segment);
-      normalized(to_nfc(segment));
-    });
+    each_segment(
+        parse_ ? &bpe_.added_raw_ : nullptr, text,
+        [&](std::string_view segment) {
+          if (!bpe_.model_.nfc || surely_nfc(segment)) return normalized(segment);
+          normalized(to_nfc(segment));
+        },
+        [&](size_t begin, size_t end) {
+          if (ends_) set_ends(begin, end);
+        });
     flush();
   }
 
  private:
-  template <class Body>
-  void each_segment(const AddedTokens* added, std::string_view text, Body&& body) {
+  /// Of the ids since the last call, which are those of a segment.
+  void set_ends(size_t begin, size_t end) {
+    flush();
+    const size_t first = ends_->size();
+    for (size_t i = first, at = begin; i < ids_.size(); ++i) {
+      at += bpe_.token_bytes_[static_cast<size_t>(ids_[i])];
+      ends_->push_back(static_cast<uint32_t>(std::min(at, end)));
+    }
+    if (ends_->size() > first) ends_->back() = static_cast<uint32_t>(end);
+  }
+
+  static void nothing(size_t, size_t) {}
+
+  /// Calls body(text) for what is between the added tokens, and done(begin, end) behind each part.
+  template <class Body, class Done = void (*)(size_t, size_t)>
+  void each_segment(const AddedTokens* added, std::string_view text, Body&& body, Done&& done = nothing) {
     size_t from = 0, search = 0;
     if (added && !added->empty()) {
       while (const auto found = added->find(text, search, from)) {
-        if (found->begin > from) body(text.substr(from, found->begin - from));
+        if (found->begin > from) {
+          body(text.substr(from, found->begin - from));
+          done(from, found->begin);
+        }
         put(found->id);
+        done(found->begin, found->end);
         from = found->end;
         search = found->search;
       }
     }
-    if (from < text.size()) body(text.substr(from));
+    if (from == text.size()) return;
+    body(text.substr(from));
+    done(from, text.size());
   }
 
   void normalized(std::string_view text) {
@@ -214,6 +240,7 @@ class Bpe::Run {
   const Bpe& bpe_;
   std::vector<int32_t>& ids_;
   const bool parse_;
+  std::vector<uint32_t>* const ends_;
   Scratch* scratch_ = nullptr;
   Slot* slot_ = nullptr;
   const char* end_ = nullptr;  // of the text that words are cut from
@@ -288,6 +315,16 @@ void Bpe::encode(std::string_view text, std::vector<int32_t>& ids, SpecialText s
   Run(*this, ids, parse).encode(text);
 }
 
+bool Bpe::encode_with_ends(std::string_view text, std::vector<int32_t>& ids,
+                           std::vector<uint32_t>& ends) const {
+  std::vector<int32_t> own;
+  std::vector<uint32_t> own_ends;
+  Run(*this, own, true, &own_ends).encode(text);
+  ids.insert(ids.end(), own.begin(), own.end());
+  ends.insert(ends.end(), own_ends.begin(), own_ends.end());
+  return true;
+}
+
 std::string Bpe::decode(std::span<const int32_t> ids) const {
   std::string bytes;
   for (const int32_t id : ids) {
@@ -318,7 +355,7 @@ int32_t Bpe::end_of_text() const {
   return *end_of_text_;
 }
 
-void Bpe::save(const std::filesystem::path& folder) const {
+void Bpe::write(const std::filesystem::path& folder) const {
   write_hf_json(model_, folder / "tokenizer.json");
   if (const std::string config = hf_config(model_); !config.empty())
     write_file_whole(folder / "tokenizer_config.json", config);

@@ -30,16 +30,20 @@ class Bpe : public Tokenizer {
     encode(text, ids, SpecialText::kDefault);
   }
   void encode(std::string_view text, std::vector<int32_t>& ids, SpecialText special) const override;
+  bool encode_with_ends(std::string_view text, std::vector<int32_t>& ids,
+                        std::vector<uint32_t>& ends) const override;
   std::string decode(std::span<const int32_t> ids) const override;
   std::optional<int32_t> token_id(std::string_view token) const override;
   std::vector<int32_t> token_bytes() const override;
   int32_t end_of_text() const override;
-  /// Writes tokenizer.json, as Hugging Face tokenizers has it, and tokenizer_config.json where that does not
-  /// say it all.
-  void save(const std::filesystem::path& folder) const override;
   uint64_t fingerprint() const override;
 
   const BpeModel& model() const { return model_; }
+
+ protected:
+  /// Writes tokenizer.json, as Hugging Face tokenizers has it, and tokenizer_config.json where that does not
+  /// say it all.
+  void write(const std::filesystem::path& folder) const override;
 
  private:
   struct Scratch;

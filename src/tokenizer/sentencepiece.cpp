@@ -144,7 +144,7 @@ int32_t SentencePiece::end_of_text() const {
   return id;
 }
 
-void SentencePiece::save(const std::filesystem::path& folder) const {
+void SentencePiece::write(const std::filesystem::path& folder) const {
   write_file_whole(folder / "tokenizer.model", processor_->serialized_model_proto());
 }
 

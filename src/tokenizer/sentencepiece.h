@@ -31,9 +31,11 @@ class SentencePiece : public Tokenizer {
   std::vector<int32_t> token_bytes() const override;
   /// The model's end of sentence.
   int32_t end_of_text() const override;
-  /// Writes tokenizer.model.
-  void save(const std::filesystem::path& folder) const override;
   uint64_t fingerprint() const override;
+
+ protected:
+  /// Writes tokenizer.model.
+  void write(const std::filesystem::path& folder) const override;
 
  private:
   struct Processor;

@@ -5,6 +5,7 @@
 #include "core/threads.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/hf_json.h"
+#include "tokenizer/jinja/template_files.h"
 #include "tokenizer/openai_files.h"
 #include "tokenizer/sentencepiece.h"
 
@@ -19,6 +20,8 @@ std::unique_ptr<Tokenizer> load_hf_json(const fs::path& path) {
   return std::make_unique<Bpe>(std::move(model), path.string());
 }
 
+std::unique_ptr<Tokenizer> load_file(const fs::path& path);
+
 std::unique_ptr<Tokenizer> load_folder(const fs::path& folder) {
   if (path_exists(folder / "tokenizer.json")) return load_hf_json(folder / "tokenizer.json");
   if (path_exists(folder / "vocab.json") && path_exists(folder / "merges.txt"))
@@ -27,7 +30,7 @@ std::unique_ptr<Tokenizer> load_folder(const fs::path& folder) {
   std::vector<fs::path> found;
   for (const fs::path& entry : folder_entries(folder))
     if (entry.extension() == ".tiktoken" || entry.extension() == ".model") found.push_back(entry);
-  if (found.size() == 1) return load_tokenizer(found[0]);
+  if (found.size() == 1) return load_file(found[0]);
   throw data_error(
       "the folder '{}' has no tokenizer: no tokenizer.json, no vocab.json with merges.txt, and {} .tiktoken "
       "or .model "
@@ -35,10 +38,7 @@ std::unique_ptr<Tokenizer> load_folder(const fs::path& folder) {
       folder.string(), found.size());
 }
 
-}  // namespace
-
-std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path) {
-  if (is_folder(path)) return load_folder(path);
+std::unique_ptr<Tokenizer> load_file(const fs::path& path) {
   if (!path_exists(path))
     throw data_error("there is no file or folder '{}' to read a tokenizer from.", path.string());
   const std::string name = path.filename().string(), extension = path.extension().string();
@@ -52,6 +52,28 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path) {
       "and *.model "
       "are.",
       path.string());
+}
+
+}  // namespace
+
+const ChatTemplateFiles& Tokenizer::chat() const {
+  static const ChatTemplateFiles none;
+  return chat_ ? *chat_ : none;
+}
+
+void Tokenizer::set_chat(ChatTemplateFiles files) {
+  chat_ = std::make_shared<const ChatTemplateFiles>(std::move(files));
+}
+
+void Tokenizer::save(const fs::path& folder) const {
+  write(folder);
+  chat().write(folder);
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path) {
+  auto tokenizer = is_folder(path) ? load_folder(path) : load_file(path);
+  tokenizer->set_chat(find_chat_template(is_folder(path) ? path : path.parent_path()));
+  return tokenizer;
 }
 
 void encode_batch(const Tokenizer& tokenizer, std::span<const std::string_view> texts,

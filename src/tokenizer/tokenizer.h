@@ -26,6 +26,8 @@ inline constexpr auto kChoices<SpecialText> = std::to_array<Choice<SpecialText>>
     {SpecialText::kText, "text"},
 });
 
+struct ChatTemplateFiles;
+
 /// Text to ids and back. Everything const is safe to call from many threads at once.
 class Tokenizer {
  public:
@@ -37,6 +39,11 @@ class Tokenizer {
   virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
   /// The same, with a say about special tokens.
   virtual void encode(std::string_view text, std::vector<int32_t>& ids, SpecialText special) const = 0;
+  /// The same with SpecialText::kParse, and for each id the byte of `text` behind it. (Where a normalizer
+  /// changes a text, about there.) False, and nothing is done, where the tokenizer cannot tell.
+  virtual bool encode_with_ends(std::string_view, std::vector<int32_t>&, std::vector<uint32_t>&) const {
+    return false;
+  }
   /// The bytes that the ids stand for (not always valid UTF-8). An id outside of the vocabulary is a data
   /// error.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
@@ -46,8 +53,8 @@ class Tokenizer {
   virtual std::vector<int32_t> token_bytes() const { return {}; }
   /// The token that separates documents.
   virtual int32_t end_of_text() const = 0;
-  /// Writes the files that load_tokenizer() reads into a folder that exists.
-  virtual void save(const std::filesystem::path& folder) const = 0;
+  /// Writes the files that load_tokenizer() reads into a folder that exists, those of chat() among them.
+  void save(const std::filesystem::path& folder) const;
   /// A hash of all that decides ids: equal for equal tokenizers, whatever file they came from.
   virtual uint64_t fingerprint() const = 0;
 
@@ -56,6 +63,16 @@ class Tokenizer {
     encode(text, ids, special);
     return ids;
   }
+
+  /// The chat templates and the special tokens by name that its folder brought; none where it had none.
+  const ChatTemplateFiles& chat() const;
+  void set_chat(ChatTemplateFiles files);
+
+ protected:
+  virtual void write(const std::filesystem::path& folder) const = 0;
+
+ private:
+  std::shared_ptr<const ChatTemplateFiles> chat_;
 };
 
 /// Reads a tokenizer from a folder or a file (tokenizer.json; vocab.json + merges.txt; *.tiktoken; *.model).

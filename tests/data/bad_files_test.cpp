@@ -216,7 +216,8 @@ TEST(BadFiles, EveryJsonFileIsReadByItsOwnShape) {
       config.train.clear(), config.tokenize = how;
       std::istringstream names(files);
       for (std::string name; names >> name;) config.train.push_back((folder / name).string());
-      const Dataset dataset = load_dataset(config, {}, ByteTokenizer());
+      const ByteTokenizer tokenizer;
+      const Dataset dataset = load_dataset(config, {}, tokenizer);
       EXPECT_EQ(dataset.train->size(), 7u) << files;
       ASSERT_EQ(dataset.bad.first_ones().size(), 1u) << files << dataset.bad.report();
       EXPECT_NE(dataset.bad.first_ones()[0].find("lines.jsonl:3"), std::string::npos) << dataset.bad.report();
@@ -270,7 +271,8 @@ TEST(BadFiles, TheFirstTenAreNamedWithFileLineAndByte) {
   DataConfig config;
   config.source = DataSource::kJsonl, config.holdout = 0;
   config.train = {(folder / "a.jsonl").string()};
-  const Dataset dataset = load_dataset(config, {}, ByteTokenizer());
+  const ByteTokenizer tokenizer;
+      const Dataset dataset = load_dataset(config, {}, tokenizer);
   ASSERT_EQ(dataset.bad.first_ones().size(), 2u);
   EXPECT_NE(dataset.bad.first_ones()[0].find("a.jsonl:3 (byte 17): malformed_json"), std::string::npos);
   EXPECT_NE(dataset.bad.first_ones()[1].find("a.jsonl:5 (byte 39): wrong_type"), std::string::npos);

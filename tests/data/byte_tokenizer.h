@@ -50,8 +50,19 @@ class ByteTokenizer : public Tokenizer {
     return std::nullopt;
   }
   int32_t end_of_text() const override { return 256; }
-  void save(const std::filesystem::path&) const override {}
+  bool encode_with_ends(std::string_view text, std::vector<int32_t>& ids,
+                        std::vector<uint32_t>& ends) const override {
+    const size_t first = ids.size();
+    encode(text, ids, SpecialText::kParse);
+    uint32_t at = 0;
+    for (size_t i = first; i < ids.size(); ++i)
+      ends.push_back(at += ids[i] < 257 ? 1 : static_cast<uint32_t>(special_[ids[i] - 257].size()));
+    return true;
+  }
   uint64_t fingerprint() const override { return 0xb17e + special_.size(); }
+
+ protected:
+  void write(const std::filesystem::path&) const override {}
 
  private:
   std::vector<std::string> special_;

@@ -24,9 +24,15 @@ const ByteTokenizer& chat_records_tokenizer() {
   return instance;
 }
 
+ChatConfig chatml() {
+  ChatConfig config;
+  config.form = ChatForm::kChatml;
+  return config;
+}
+
 struct How {
   DataConfig data{};
-  ChatConfig chat{};
+  ChatConfig chat = chatml();
 };
 
 Rendered rendered(std::string text, const How& how) {
@@ -87,7 +93,11 @@ TEST(ChatRecords, FieldsThatSayNothingAreHarmless) {
 }
 
 TEST(ChatRecords, AFieldOfARecordThatChangesItsMeaningIsNamed) {
-  for (const char* name : {"tools", "functions", "system", "system_prompt", "images"})
+  expect_named(chat(R"("content":"hi")", R"("content":"yo")", R"(,"tools":[{"name":"f"}])"), "unknown_field",
+               "tools");
+  expect_named(chat(R"("content":"hi")", R"("content":"yo")", R"(,"tools":"no JSON")"), "malformed_json",
+               "tools");
+  for (const char* name : {"functions", "system", "system_prompt", "images"})
     expect_named(chat(R"("content":"hi")", R"("content":"yo")", fmt::format(R"(,"{}":"something")", name)),
                  "unknown_field", name);
   expect_named(R"({"question":"Shorten it.","input":"A long text.","answer":"Text."})", "unknown_field",

@@ -61,8 +61,12 @@ TEST(Chat, Chatml) {
 }
 
 TEST(Chat, MinimindLearnsTheLineEndToo) {
-  EXPECT_EQ(render(form(ChatForm::kMinimind), {{Role::kUser, "hi"}, {Role::kAssistant, "yo"}}),
-            "{im_start}user\nhi{im_end}\n{im_start}assistant\n[yo{im_end}\n]");
+  const std::vector<Message> talk{{Role::kUser, "hi"}, {Role::kAssistant, "yo"}};
+  ChatConfig config = form(ChatForm::kMinimind);
+  EXPECT_EQ(render(config, talk),
+            "{im_start}user\nhi{im_end}\n{im_start}assistant\n[<think>\n\n</think>\n\nyo{im_end}\n]");
+  config.empty_thinking = 0;
+  EXPECT_EQ(render(config, talk), "{im_start}user\nhi{im_end}\n{im_start}assistant\n[yo{im_end}\n]");
 }
 
 TEST(Chat, NanochatPutsTheSystemPromptIntoTheFirstTurn) {

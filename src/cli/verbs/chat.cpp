@@ -37,9 +37,9 @@ struct ChatArguments {
 };
 
 // Questions from standard input, answers to standard output; prompts and colours only where a person types.
-class Conversation {
+class ChatTerminal {
  public:
-  Conversation(ChatSession& session, const ChatArguments& options)
+  ChatTerminal(ChatSession& session, const ChatArguments& options)
       : session_(session),
         options_(options),
         typed_(::isatty(STDIN_FILENO) && ::isatty(STDOUT_FILENO)),
@@ -149,7 +149,7 @@ void chat(const ChatArguments& options, const Settings& settings) {
         "--train.init_from in a recipe for them; or let it continue a text: tightloop generate.");
   ChatSession session(*run.model, *run.tokenizer, chat, run.recipe.model.context);
   session.set_system(options.system);
-  Conversation(session, options).run();
+  ChatTerminal(session, options).run();
 }
 
 }  // namespace

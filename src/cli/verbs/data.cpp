@@ -20,6 +20,8 @@
 #include "data/batch/show.h"
 #include "data/check.h"
 #include "data/dataset.h"
+#include "data/store/source.h"
+#include "infer/chat_session.h"
 #include "train/run/run_tokenizer.h"
 #include "train/settings/loading.h"
 
@@ -30,7 +32,7 @@ namespace {
 struct DataArguments {
   std::string file;
   int64_t rows = 4;
-  bool json = false;
+  bool json = false, tokens = false;
 };
 
 nlohmann::json part_json(const PartCheck& part) {
@@ -129,11 +131,16 @@ void show(const DataArguments& options, const Settings& settings) {
   loading.rows = options.rows;
   Loader loader(dataset.train, loading);
   const Batch& batch = loader.next();
+  if (const auto chat = records_of(recipe.data.source) == RecordKind::kJson
+                            ? chat_template(recipe.chat, tokenizer)
+                            : nullptr)
+    put(fmt::format("Conversations are written by {}.\n", chat->description()));
   for (int64_t row = 0; row < batch.rows; ++row) {
     put(fmt::format(
         "--- row {}, {} of {} tokens to be learned\n{}\n", row,
         std::count(batch.loss_mask + row * batch.length, batch.loss_mask + (row + 1) * batch.length, 1),
         batch.length, show_row(batch, row, tokenizer, ::isatty(STDOUT_FILENO))));
+    if (options.tokens) put(show_tokens(batch, row, tokenizer));
   }
 }
 
@@ -154,6 +161,8 @@ void add_data(CLI::App& app, const Settings& settings) {
       data->add_subcommand("show", "Print rows as the model sees them; trained tokens are in [brackets]");
   show_verb->add_option("RECIPE", options->file, "A YAML file of settings")->required();
   show_verb->add_option("--rows", options->rows, "How many")->check(at_least(1));
+  show_verb->add_flag("--tokens", options->tokens,
+                      "Also a line for each token: place, id, 1 if learned, text");
   show_verb->footer(std::string(kTakesSettings) +
                     "Example: tightloop data show configs/quickstart.yaml --rows 8");
   show_verb->callback([=] { show(*options, settings); });

@@ -5,6 +5,7 @@
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "tokenizer/jinja/jinja_template.h"
 #include "tokenizer/jinja/template_files.h"
 
 namespace tightloop::cli {

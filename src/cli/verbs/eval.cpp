@@ -165,7 +165,8 @@ void ask(const EvalArguments& options, LoadedRun& run, const std::vector<ExamQue
   if (options.batch > 0) how.rows = static_cast<size_t>(options.batch);
   auto result = take_exam(*run.model, *run.tokenizer, exam, how);
   for (auto& example : result.examples)
-    if (const auto plain = plain_question(example.shown, run.recipe.chat); plain != example.shown)
+    if (const auto plain = plain_question(example.shown, run.recipe.chat, *run.tokenizer);
+        plain != example.shown)
       example.shown = plain + " ->";
   findings.json.update(to_json(result));
   findings.text += to_text(result, ::isatty(STDOUT_FILENO) && !std::getenv("NO_COLOR"));

@@ -1,5 +1,7 @@
 #include "data/batch/show.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <span>
 #include <vector>
@@ -55,6 +57,20 @@ std::string show_row(const Batch& batch, int64_t row, const Tokenizer& tokenizer
       run.push_back(batch.targets[t]);
     }
     add(out, run, learned);
+  }
+  return out;
+}
+
+std::string show_tokens(const Batch& batch, int64_t row, const Tokenizer& tokenizer) {
+  const int64_t first = row * batch.length;
+  std::string out;
+  for (int64_t t = 0; t <= batch.length; ++t) {
+    // The first token is only read; what is learned are targets.
+    const int32_t id = t == 0 ? batch.inputs[first] : batch.targets[first + t - 1];
+    const bool learned = t > 0 && batch.loss_mask[first + t - 1];
+    std::string text = printable(tokenizer.decode({&id, 1}));
+    for (size_t at = 0; (at = text.find('\n', at)) != text.npos; at += 2) text.replace(at, 1, "\\n");
+    out += fmt::format("{:6} {:7} {} \"{}\"\n", t, id, learned ? 1 : 0, text);
   }
   return out;
 }

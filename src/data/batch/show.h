@@ -14,7 +14,10 @@ namespace tightloop {
 /// spelled out.
 std::string show_row(const Batch& batch, int64_t row, const Tokenizer& tokenizer, bool colour);
 
-/// The same for a pair: the sentence, and its translation on a line of its own.
+/// A line for each token of a row: its place, its id, 1 where it is learned, and its text in quotes.
+std::string show_tokens(const Batch& batch, int64_t row, const Tokenizer& tokenizer);
+
+/// As show_row, of a pair: the sentence, and its translation on a line of its own.
 std::string show_pair(const PairBatch& batch, int64_t row, const Tokenizer& source, const Tokenizer& target,
                       bool colour);
 

@@ -32,6 +32,12 @@ enum class BadKind : uint8_t {
 
 std::string_view bad_kind_name(BadKind kind);
 
+/// Thrown inside of renderers, never out of them; by ChatTemplate, read_choice() and what makes texts.
+struct BadRecord {
+  BadKind kind;
+  std::string why;
+};
+
 /// One thing to learn from as it is in a file: a text, a line of JSON, a pair of sentences.
 struct Record {
   std::string_view bytes;       // followed by at least kRecordPadding readable bytes

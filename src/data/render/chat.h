@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -8,29 +9,21 @@
 
 #include "core/config.h"
 #include "data/read/record.h"
+#include "data/render/conversation.h"
 #include "tokenizer/tokenizer.h"
 
 namespace tightloop {
 
-enum class Role : uint8_t { kSystem, kUser, kAssistant, kTool };
-
-/// A turn of a conversation, or a part of one: `opens` and `closes` tell whether the turn begins and ends
-/// here. Code that the assistant runs is learned like its words; what the code printed is only read.
-struct Message {
-  enum class Part : uint8_t { kText, kCode, kOutput };
-
-  Role role = Role::kUser;
-  std::string_view text;
-  Part part = Part::kText;
-  bool opens = true, closes = true;
-};
-
 /// How turns are written.
-enum class ChatForm { kChatml, kMinimind, kNanochat, kOwn };
+enum class ChatForm { kAuto, kTemplate, kChatml, kMinimind, kQwen3, kLlama3, kNanochat, kOwn };
 template <>
 inline constexpr auto kChoices<ChatForm> = std::to_array<Choice<ChatForm>>({
-    {ChatForm::kChatml, "chatml", "as Qwen"},
-    {ChatForm::kMinimind, "minimind", "chatml, learning the last line end too"},
+    {ChatForm::kAuto, "auto", "the chat template beside the tokenizer; without one, by its control tokens"},
+    {ChatForm::kTemplate, "template", "the chat template beside the tokenizer, or chat.template"},
+    {ChatForm::kChatml, "chatml"},
+    {ChatForm::kMinimind, "minimind", "with thinking and tools, learning the last line end too"},
+    {ChatForm::kQwen3, "qwen3", "with thinking and tools"},
+    {ChatForm::kLlama3, "llama3", "as Llama 3.1, with tools"},
     {ChatForm::kNanochat, "nanochat"},
     {ChatForm::kOwn, "own", "as chat.begin, system, user and assistant say"},
 });
@@ -44,12 +37,28 @@ inline constexpr auto kChoices<AnswerTokens> = std::to_array<Choice<AnswerTokens
     {AnswerTokens::kParse, "parse", "the token is learned"},
 });
 
+/// Which tokens of a conversation are learned.
+enum class ChatLearn { kAssistant, kLast, kAll };
+template <>
+inline constexpr auto kChoices<ChatLearn> = std::to_array<Choice<ChatLearn>>({
+    {ChatLearn::kAssistant, "assistant", "what the assistant produces, in all of its turns"},
+    {ChatLearn::kLast, "last", "the same of its last turn alone"},
+    {ChatLearn::kAll, "all", "everything"},
+});
+
 /// The section `chat`: how conversations become tokens.
 struct ChatConfig {
-  ChatForm form = ChatForm::kChatml;
+  ChatForm form = ChatForm::kAuto;
+  std::string template_path;
   std::string system_prompt;
   std::string begin, system, user, assistant;
   AnswerTokens answer_tokens = AnswerTokens::kRefuse;
+  ChatLearn learn = ChatLearn::kAssistant;
+  bool learn_thinking = true;
+  double empty_thinking = 1;
+  std::vector<std::string> system_prompts;
+  double system_share = 0;
+  std::string today;
 
   void describe(Fields& fields);
 };
@@ -60,61 +69,51 @@ struct ChatConfig {
 struct ChatSpelling {
   std::string begin, system, user, assistant, tool;
 };
-ChatSpelling chat_spelling(const ChatConfig& config);
-/// The form whose control tokens a tokenizer has; chatml where it has none of another's.
-ChatForm chat_form_of(const Tokenizer& tokenizer);
+/// Of templates, about: what their turns look like by the tokenizer's control tokens; empty where those tell
+/// nothing.
+ChatSpelling chat_spelling(const ChatConfig& config, const Tokenizer& tokenizer);
+/// The form that `auto` stands for. A usage error for `template` where the tokenizer has none.
+ChatForm resolve_form(const ChatConfig& config, const Tokenizer& tokenizer);
 
-/// A chat template, bound to a tokenizer. Control tokens come from the template alone: whatever a message
-/// says is encoded as plain text (but for answers, with chat.answer_tokens `parse`). Safe to use from many
-/// threads.
+/// A form of chat, bound to a tokenizer. Safe to use from many threads.
+///
+/// Forms that are spelled (chatml, nanochat, own) take control tokens from the form alone: whatever a message
+/// says is encoded as plain text (but for answers, with chat.answer_tokens `parse`). Templates (template,
+/// minimind, qwen3, llama3) give the ids that transformers gives of the rendered text.
 class ChatTemplate {
  public:
-  /// A usage error when the tokenizer lacks a control token of the template.
+  /// A usage error when the tokenizer lacks a control token of the form, a data error when its template
+  /// cannot be read.
   ChatTemplate(const ChatConfig& config, const Tokenizer& tokenizer);
+  ~ChatTemplate();
+  ChatTemplate(ChatTemplate&&) noexcept;
 
   /// Whether a conversation can be written as it was meant; if not, the kind of the fault, and the reason in
-  /// `why`: a control token in an answer, a turn or a part that the template has no form for.
-  BadKind check(std::span<const Message> messages, std::string& why) const;
-  /// A control token of the template that would come of `text`, which somebody else wrote; empty: none. Only
+  /// `why`: a control token in an answer, a turn, a part or a field that the form has no place for.
+  BadKind check(const Conversation& conversation, std::string& why) const;
+  /// A control token of the form that would come of `text`, which somebody else wrote; empty: none. Only
   /// tokenizers that cannot spell out their tokens (SentencePiece's own symbols) make one.
   std::string_view smuggled_token(std::string_view text) const;
 
-  /// Appends a conversation. The mask is 1 exactly on what the assistant must produce, its end token
-  /// included.
-  void render(std::span<const Message> messages, std::vector<int32_t>& ids, std::vector<uint8_t>& mask) const;
+  /// Appends a conversation. The mask is 1 on what chat.learn says: by default exactly what the assistant
+  /// must produce, its end token included. Throws BadRecord where a template refuses it.
+  void render(const Conversation& conversation, std::vector<int32_t>& ids, std::vector<uint8_t>& mask) const;
   /// The same, up to where the assistant's next turn starts: what a model is asked with.
-  std::vector<int32_t> prompt(std::span<const Message> messages) const;
-  /// The token that ends an assistant's turn; -1 if the template has none.
+  std::vector<int32_t> prompt(const Conversation& conversation) const;
+  /// The token that ends an assistant's turn; -1 if the form has none.
   int32_t end_of_turn() const;
+  /// What it is, for people: "qwen3", "chat_template.jinja (by the built-in form qwen3)".
+  std::string description() const;
 
- private:
-  struct Piece {
-    int32_t control = -1;  // a token, or else text
-    std::string text;
-  };
-  using Literal = std::vector<Piece>;
-  struct Form {
-    Literal before, learned,
-        after;  // around the content; `learned` is what the assistant must produce after it
-  };
   class Writer;
 
-  Literal parse(std::string_view text);
-  Form parse_form(const std::string& text, const char* key);
-  template <class Wanted>
-  std::string_view find_token(std::string_view text, const Wanted& wanted) const;
-  bool is_own(int32_t id) const;
-  void write(std::span<const Message> messages, Writer& writer) const;
+ private:
+  std::string_view drawn_prompt(uint64_t hash) const;
 
-  const Tokenizer& tokenizer_;
+  std::unique_ptr<const Writer> writer_;
   std::string system_prompt_;
-  ChatForm form_;
-  AnswerTokens answer_tokens_;
-  bool system_joins_user_ = false;  // a system prompt stands at the head of the first user turn
-  bool has_tool_turns_ = true;
-  std::vector<int32_t> controls_;  // of the template
-  Literal begin_, code_begin_, code_end_, output_begin_, output_end_;
-  Form forms_[4];  // by role
+  std::vector<std::string> system_prompts_;
+  double system_share_;
 };
 
 }  // namespace tightloop

@@ -1,6 +1,8 @@
 #include "data/render/chat_jinja.h"
 
 #include "core/error.h"
+#include "data/render/built_in_templates.h"
+#include "tokenizer/jinja/template_files.h"
 
 namespace tightloop {
 
@@ -34,7 +36,10 @@ std::string chat_jinja(const ChatConfig& config, const Tokenizer& tokenizer) {
   } catch (const Error&) {
     return {};
   }
-  const ChatSpelling form = chat_spelling(config);
+  const ChatForm kind = resolve_form(config, tokenizer);
+  if (kind == ChatForm::kTemplate) return tokenizer.chat().choose(false);
+  if (std::string jinja = built_in_template(kind); !jinja.empty()) return jinja;
+  const ChatSpelling form = chat_spelling(config, tokenizer);
   const std::string content = "message['content']", prompt = in_quotes(config.system_prompt);
   const bool joins = form.system.empty();
   std::string jinja;

@@ -48,56 +48,82 @@ void add_history(dom::element history, std::vector<Message>& messages) {
   }
 }
 
-void read_instruction(dom::object record, const DataConfig& config, std::string& joined,
-                      std::vector<Message>& messages) {
+void read_instruction(dom::object record, const DataConfig& config, ReadConversation& out) {
+  std::vector<Message>& messages = out.messages;
   if (const auto history = said_in(record, config, {"history"})) add_history(*history, messages);
   const auto instruction = said_in(record, config, {"instruction"});
   const auto input = said_in(record, config, {"input", "context"});
-  joined.clear();
+  std::string joined;
   if (instruction) joined = text_of(*instruction, "instruction");
   if (input) (joined += instruction ? "\n" : "") += text_of(*input, "input");
   if (joined.empty()) throw BadRecord{BadKind::kEmpty, "the instruction is empty"};
-  messages.push_back({Role::kUser, joined});
+  messages.push_back({Role::kUser, out.keep(std::move(joined))});
   messages.push_back(
       {Role::kAssistant, text_of(answer_of(record, config, {"output", "response"}), "output")});
 }
 
-void read_prompt(dom::object record, const DataConfig& config, std::vector<Message>& messages) {
+/// Turns, or the text of one.
+void add_text_or_turns(dom::element value, Role role, std::string_view field, const DataConfig& config,
+                       ReadConversation& out) {
+  if (value.is_array()) return add_turns(value, config, out);
+  out.messages.push_back({role, text_of(value, field)});
+}
+
+void demand_answer(const ReadConversation& out, std::string_view field) {
+  if (out.messages.empty() || out.messages.back().role != Role::kAssistant)
+    throw BadRecord{BadKind::kNoAssistant, fmt::format("the {} is not a turn of the assistant", field)};
+}
+
+void read_prompt(dom::object record, const DataConfig& config, ReadConversation& out) {
   const auto prompt = said_in(record, config, {"prompt"});
   if (!prompt) throw BadRecord{BadKind::kEmpty, "the prompt is empty"};
-  if (prompt->is_array()) {
-    add_turns(*prompt, config, messages);
-  } else {
-    messages.push_back({Role::kUser, text_of(*prompt, "prompt")});
-  }
-  const dom::element answer = answer_of(record, config, {"completion", "response"});
-  if (answer.is_array()) {
-    add_turns(answer, config, messages);
-  } else {
-    messages.push_back({Role::kAssistant, text_of(answer, "completion")});
-  }
-  if (messages.back().role != Role::kAssistant)
-    throw BadRecord{BadKind::kNoAssistant, "the completion is not a turn of the assistant"};
+  add_text_or_turns(*prompt, Role::kUser, "prompt", config, out);
+  add_text_or_turns(answer_of(record, config, {"completion", "response"}), Role::kAssistant, "completion",
+                    config, out);
+  demand_answer(out, "completion");
+}
+
+/// {"prompt": ..., "chosen": ..., "rejected": ...}, where the prompt may be a part of both.
+void read_preference(dom::object record, const DataConfig& config, ReadConversation& out) {
+  if (config.preferences == Preferences::kRefuse)
+    throw BadRecord{BadKind::kUnknownField,
+                    "the record has the fields 'chosen' and 'rejected'; data.preferences says which of them "
+                    "to learn"};
+  const std::string_view field = name_of(config.preferences);
+  const dom::element answer = answer_of(record, config, {field});
+  const auto prompt = said_in(record, config, {"prompt", "question"});
+  // A list that begins with a question is a conversation as a whole.
+  dom::array turns;
+  const bool whole = answer.get(turns) == simdjson::SUCCESS && turns.size() > 1;
+  if (prompt && !whole) add_text_or_turns(*prompt, Role::kUser, "prompt", config, out);
+  add_text_or_turns(answer, Role::kAssistant, field, config, out);
+  demand_answer(out, field);
 }
 
 }  // namespace
 
 AnswerShape answer_shape(dom::object record) {
+  if (has_field(record, "chosen") && has_field(record, "rejected")) return AnswerShape::kPreference;
   if (has_field(record, "instruction") && has_any(record, {"output", "response"}))
     return AnswerShape::kInstruction;
   if (has_field(record, "prompt") && has_any(record, {"completion", "response"})) return AnswerShape::kPrompt;
   return AnswerShape::kNone;
 }
 
-void read_answer(dom::object record, AnswerShape shape, const DataConfig& config, std::string& joined,
-                 std::vector<Message>& messages) {
+void read_answer(dom::object record, AnswerShape shape, const DataConfig& config, ReadConversation& out) {
   demand_known_fields(record, fields_with_meaning(shape), config);
   if (const auto system = said_in(record, config, {"system", "system_prompt"}))
-    messages.push_back({Role::kSystem, text_of(*system, "system")});
-  if (shape == AnswerShape::kInstruction) {
-    read_instruction(record, config, joined, messages);
-  } else {
-    read_prompt(record, config, messages);
+    out.messages.push_back({Role::kSystem, text_of(*system, "system")});
+  if (const auto tools = said_in(record, config, {"tools"})) read_tools(*tools, out);
+  switch (shape) {
+    case AnswerShape::kInstruction:
+      return read_instruction(record, config, out);
+    case AnswerShape::kPrompt:
+      return read_prompt(record, config, out);
+    case AnswerShape::kPreference:
+      return read_preference(record, config, out);
+    case AnswerShape::kNone:
+      break;
   }
 }
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
+
+#include "data/render/chat_writer.h"
 
 namespace tightloop {
 
@@ -19,7 +22,7 @@ bool holds(const Names& names, std::string_view name) {
 }
 
 Role role_of(std::string_view name) {
-  static constexpr std::array<std::pair<std::string_view, Role>, 11> kRoles{{{"system", Role::kSystem},
+  static constexpr std::array<std::pair<std::string_view, Role>, 12> kRoles{{{"system", Role::kSystem},
                                                                              {"developer", Role::kSystem},
                                                                              {"user", Role::kUser},
                                                                              {"human", Role::kUser},
@@ -29,7 +32,8 @@ Role role_of(std::string_view name) {
                                                                              {"model", Role::kAssistant},
                                                                              {"tool", Role::kTool},
                                                                              {"function", Role::kTool},
-                                                                             {"observation", Role::kTool}}};
+                                                                             {"observation", Role::kTool},
+                                                                             {"ipython", Role::kTool}}};
   for (const auto& [spelling, role] : kRoles)
     if (spelling == name) return role;
   throw BadRecord{BadKind::kUnknownRole, fmt::format("unknown role '{}'", name.substr(0, 40))};
@@ -65,9 +69,19 @@ void add_parts(Role role, dom::array parts, const DataConfig& config, std::vecto
 }  // namespace
 
 void refuse_field(std::string_view where, std::string_view name) {
-  throw BadRecord{BadKind::kUnknownField,
-                  fmt::format("{} has the field '{}', which would be lost; data.ignore_fields can name it",
-                              where, name.substr(0, 40))};
+  throw BadRecord{BadKind::kUnknownField, lost_field(where, name)};
+}
+
+void ReadConversation::clear() {
+  messages.clear();
+  made.clear();
+  tools = variables = {};
+}
+
+Conversation ReadConversation::conversation(uint64_t hash) const {
+  Conversation whole(messages);
+  whole.tools = tools, whole.variables = variables, whole.hash = hash;
+  return whole;
 }
 
 bool says_nothing(dom::element value) {
@@ -80,7 +94,59 @@ bool says_nothing(dom::element value) {
   return value.get(object) == simdjson::SUCCESS && object.size() == 0;
 }
 
-void add_turns(dom::element value, const DataConfig& config, std::vector<Message>& messages) {
+namespace {
+
+/// JSON as it is, or the JSON that a text holds. Throws BadRecord.
+std::string json_of(dom::element value, std::string_view field) {
+  std::string_view text;
+  if (value.get(text) != simdjson::SUCCESS) return simdjson::minify(value);
+  static thread_local dom::parser parser;
+  dom::element inside;
+  if (parser.parse(text.data(), text.size(), /*realloc_if_needed=*/true).get(inside) != simdjson::SUCCESS)
+    throw BadRecord{BadKind::kMalformedJson, fmt::format("'{}' is a text that is not JSON", field)};
+  return simdjson::minify(inside);
+}
+
+/// What else a message says: its thinking, tools for all of the conversation, and fields that only templates
+/// of models know.
+void read_fields(dom::object object, std::string_view who, std::string_view key, const DataConfig& config,
+                 Message& message, ReadConversation& out) {
+  std::string fields, names;
+  for (const auto [name, value] : object) {
+    if (name == who || name == key || holds(kMetadata, name) || holds(config.ignore_fields, name)) continue;
+    std::string_view thinking;
+    if (name == "reasoning_content" && value.get(thinking) == simdjson::SUCCESS) {
+      message.thinking = thinking;
+      continue;
+    }
+    if (says_nothing(value)) continue;
+    if (name == "tools") {
+      read_tools(value, out);
+      continue;
+    }
+    fields += fields.empty() ? '{' : ',';
+    fields += nlohmann::json(name).dump() + ":";
+    fields += name == "tool_calls" ? json_of(value, name) : std::string(simdjson::minify(value));
+    // Which call a result belongs to is known by the order as well.
+    const bool may_be_lost = name == "tool_call_id" || (name == "name" && message.role == Role::kTool);
+    if (!may_be_lost) (names += name) += '\0';
+  }
+  if (fields.empty()) return;
+  message.fields = out.keep(fields + "}");
+  message.field_names = out.keep(std::move(names));
+}
+
+}  // namespace
+
+void read_tools(dom::element value, ReadConversation& out) {
+  std::string tools = json_of(value, "tools");
+  if (!tools.starts_with('[')) throw BadRecord{BadKind::kWrongType, "'tools' is not a list"};
+  if (!out.tools.empty() && out.tools != tools)
+    throw BadRecord{BadKind::kUnknownField, "there are two different lists of 'tools'"};
+  if (tools != "[]") out.tools = out.keep(std::move(tools));
+}
+
+void add_turns(dom::element value, const DataConfig& config, ReadConversation& out) {
   dom::array turns;
   if (value.get(turns) != simdjson::SUCCESS)
     throw BadRecord{BadKind::kWrongType, "the conversation is not a list"};
@@ -91,29 +157,42 @@ void add_turns(dom::element value, const DataConfig& config, std::vector<Message
     const std::string_view who = !has_field(object, "role") && has_field(object, "from") ? "from" : "role";
     const std::string_view key =
         !has_field(object, "content") && has_field(object, "value") ? "value" : "content";
-    const Role role = role_of(text_of(field_of(object, who), who));
-    for (const auto [name, said] : object)
-      if (name != who && name != key && !says_nothing(said) && !holds(kMetadata, name) &&
-          !holds(config.ignore_fields, name))
-        refuse_field("a message", name);
-    const dom::element content = field_of(object, key);
-    const size_t first = messages.size();
-    if (content.is_array()) {
-      add_parts(role, content.get_array().value_unsafe(), config, messages);
+    const std::string_view called = text_of(field_of(object, who), who);
+    Message said{role_of(called)};
+    if (who == "role" && called != role_name(said.role)) said.called = called;
+    read_fields(object, who, key, config, said, out);
+    const bool says_more = !said.fields.empty() || (said.thinking && !is_blank(*said.thinking));
+    const size_t first = out.messages.size();
+    if (says_more && !has_field(object, key)) {
+      said.content = kAbsent;
+      out.messages.push_back(said);
+    } else if (const dom::element content = field_of(object, key); content.is_array()) {
+      add_parts(said.role, content.get_array().value_unsafe(), config, out.messages);
+      const std::string_view text = out.messages[first].text;
+      const Message::Part part = out.messages[first].part;
+      const bool closes = out.messages[first].closes;
+      said.text = text, said.part = part, said.closes = closes;
+      said.content = out.keep(simdjson::minify(content));
+      out.messages[first] = said;
     } else {
-      messages.push_back({role, text_of(content, key)});
+      if (says_more && content.is_null()) {
+        said.content = "null";
+      } else {
+        said.text = text_of(content, key);
+      }
+      out.messages.push_back(said);
     }
-    if (role != Role::kAssistant) continue;
-    if (std::all_of(messages.begin() + first, messages.end(),
+    if (said.role != Role::kAssistant || says_more) continue;
+    if (std::all_of(out.messages.begin() + static_cast<int64_t>(first), out.messages.end(),
                     [](const Message& m) { return is_blank(m.text); }))
       throw BadRecord{BadKind::kEmpty, "an answer of the assistant is empty"};
   }
 }
 
-void read_messages(dom::element value, const DataConfig& config, std::vector<Message>& messages) {
-  add_turns(value, config, messages);
-  if (messages.empty()) throw BadRecord{BadKind::kEmpty, "the conversation has no turn"};
-  if (std::ranges::none_of(messages, [](const Message& m) { return m.role == Role::kAssistant; }))
+void read_messages(dom::element value, const DataConfig& config, ReadConversation& out) {
+  add_turns(value, config, out);
+  if (out.messages.empty()) throw BadRecord{BadKind::kEmpty, "the conversation has no turn"};
+  if (std::ranges::none_of(out.messages, [](const Message& m) { return m.role == Role::kAssistant; }))
     throw BadRecord{BadKind::kNoAssistant, "no turn of the assistant to learn from"};
 }
 
@@ -159,8 +238,8 @@ constexpr std::string_view kFieldsWithMeaning[] = {
     // part of a record with one answer
     "system", "system_prompt",
     // always
-    "tools", "functions", "function_call", "tool_calls", "documents", "images", "image", "videos", "video",
-    "audios", "audio", "thinking", "reasoning_content",
+    "functions", "function_call", "tool_calls", "documents", "images", "image", "videos", "video", "audios",
+    "audio", "thinking", "reasoning_content",
     // beside an instruction, a prompt or a question
     "passage",
     // part of an instruction, beside a prompt or a question
@@ -170,12 +249,12 @@ constexpr std::string_view kFieldsWithMeaning[] = {
 
 std::span<const std::string_view> fields_with_meaning(RecordFormat format) {
   const auto names = std::span(kFieldsWithMeaning);
-  return format == RecordFormat::kChat ? names.first(15) : names;
+  return format == RecordFormat::kChat ? names.first(14) : names;
 }
 
 std::span<const std::string_view> fields_with_meaning(AnswerShape shape) {
   const auto names = std::span(kFieldsWithMeaning);
-  return shape == AnswerShape::kInstruction ? names.subspan(2, 14) : names.subspan(2);
+  return shape == AnswerShape::kInstruction ? names.subspan(2, 13) : names.subspan(2);
 }
 
 }  // namespace tightloop

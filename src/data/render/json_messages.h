@@ -1,7 +1,9 @@
 #pragma once
 
 // For the files that render JSON records: it includes simdjson, as data/render/json_access.h does.
+#include <deque>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,11 +13,24 @@
 
 namespace tightloop {
 
+/// A conversation as it is read, with the texts that had to be put together for it.
+struct ReadConversation {
+  std::vector<Message> messages;
+  std::string_view tools, variables;  // as Conversation has them
+  std::deque<std::string> made;
+
+  std::string_view keep(std::string text) { return made.emplace_back(std::move(text)); }
+  void clear();
+  Conversation conversation(uint64_t hash) const;
+};
+
 /// The turns of a conversation, in both common spellings. Throws BadRecord: nothing of a message is left out
 /// unless data.ignore_fields says so.
-void read_messages(simdjson::dom::element value, const DataConfig& config, std::vector<Message>& messages);
+void read_messages(simdjson::dom::element value, const DataConfig& config, ReadConversation& out);
 /// The same for a part of one: nobody needs to answer in it.
-void add_turns(simdjson::dom::element value, const DataConfig& config, std::vector<Message>& messages);
+void add_turns(simdjson::dom::element value, const DataConfig& config, ReadConversation& out);
+/// Tools: a list, or a text that is one in JSON. Throws BadRecord.
+void read_tools(simdjson::dom::element value, ReadConversation& out);
 /// Throws BadRecord for a field whose meaning would be lost.
 [[noreturn]] void refuse_field(std::string_view where, std::string_view name);
 /// Whether a field is null, empty or white space.
@@ -26,9 +41,9 @@ bool says_nothing(simdjson::dom::element value);
 void split_calculations(std::vector<Message>& messages);
 
 AnswerShape answer_shape(simdjson::dom::object record);
-/// Their conversation. `joined` keeps a text that is put together of two fields. Throws BadRecord.
+/// Their conversation. Throws BadRecord.
 void read_answer(simdjson::dom::object record, AnswerShape shape, const DataConfig& config,
-                 std::string& joined, std::vector<Message>& messages);
+                 ReadConversation& out);
 
 /// Throws BadRecord for one of `fields`, beside the conversation or the question, that is filled in.
 void demand_known_fields(simdjson::dom::object record, std::span<const std::string_view> fields,

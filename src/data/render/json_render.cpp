@@ -1,5 +1,8 @@
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
+#include "core/hash.h"
 #include "data/render/json_access.h"
 #include "data/render/json_messages.h"
 
@@ -12,8 +15,8 @@ namespace dom = simdjson::dom;
 // Memory that a thread needs for one record at a time.
 struct RecordScratch {
   dom::parser parser;
-  std::string rewritten, question;
-  std::vector<Message> messages;
+  std::string rewritten;
+  ReadConversation talk;
 };
 
 // What is in a record, as data.format says.
@@ -21,7 +24,7 @@ class JsonContents {
  public:
   explicit JsonContents(const DataConfig& config) : config_(config) {}
 
-  /// The text of a record that holds one, or else its conversation in scratch.messages. Throws BadRecord.
+  /// The text of a record that holds one, or else its conversation in scratch.talk. Throws BadRecord.
   std::optional<std::string_view> read(const Record& record, RecordScratch& scratch) const {
     dom::object object;
     if (parse_json(record.bytes, scratch.parser, scratch.rewritten).get(object) != simdjson::SUCCESS)
@@ -31,23 +34,24 @@ class JsonContents {
       if (!has_field(object, config_.text_field)) refuse_shape(object);
       return text_of(field_of(object, config_.text_field), config_.text_field);
     }
-    scratch.messages.clear();
+    scratch.talk.clear();
     if (format == RecordFormat::kChat && !has_field(object, messages_field(object))) {
       const AnswerShape shape = config_.messages_field.empty() ? answer_shape(object) : AnswerShape::kNone;
       if (shape == AnswerShape::kNone) refuse_shape(object);
-      read_answer(object, shape, config_, scratch.question, scratch.messages);
+      read_answer(object, shape, config_, scratch.talk);
       return std::nullopt;
     }
     demand_known_fields(object, fields_with_meaning(format), config_);
+    read_beside(object, scratch.talk);
     if (format == RecordFormat::kChat) {
-      read_messages(field_of(object, messages_field(object)), config_, scratch.messages);
+      read_messages(field_of(object, messages_field(object)), config_, scratch.talk);
     } else if (format == RecordFormat::kQuestion) {
-      read_question(object, scratch);
+      read_question(object, scratch.talk);
     } else if (format == RecordFormat::kGsm8k) {
-      read_question(object, scratch);
-      split_calculations(scratch.messages);
+      read_question(object, scratch.talk);
+      split_calculations(scratch.talk.messages);
     } else {
-      read_choice(object, scratch);
+      read_choice(object, scratch.talk);
     }
     return std::nullopt;
   }
@@ -62,10 +66,11 @@ class JsonContents {
     if (format == RecordFormat::kChoice) return {format, "multiple choice questions"};
     const AnswerShape answer = answer_shape(object);
     const bool turns = has_field(object, messages_field(object));
-    return {format,
-            fmt::format("conversations ({})", turns                            ? messages_field(object)
-                                              : answer == AnswerShape::kPrompt ? "prompt, completion"
-                                                                               : "instruction, output")};
+    return {format, fmt::format("conversations ({})", turns ? messages_field(object)
+                                                      : answer == AnswerShape::kPrompt ? "prompt, completion"
+                                                      : answer == AnswerShape::kPreference
+                                                          ? "prompt, chosen, rejected"
+                                                          : "instruction, output")};
   }
 
  private:
@@ -104,26 +109,43 @@ class JsonContents {
                               config_.text_field, chat, config_.question_field, config_.answer_field))};
   }
 
-  void read_question(dom::object object, RecordScratch& scratch) const {
+  // What a template is given besides the messages.
+  void read_beside(dom::object object, ReadConversation& talk) const {
+    const auto said = [&](const char* name) -> std::optional<dom::element> {
+      dom::element value;
+      if (object.at_key(name).get(value) != simdjson::SUCCESS || says_nothing(value) ||
+          std::ranges::count(config_.ignore_fields, name) > 0)
+        return {};
+      return value;
+    };
+    if (const auto tools = said("tools")) read_tools(*tools, talk);
+    if (const auto variables = said("chat_template_kwargs")) {
+      if (!variables->is_object())
+        throw BadRecord{BadKind::kWrongType, "'chat_template_kwargs' is not an object"};
+      talk.variables = talk.keep(simdjson::minify(*variables));
+    }
+  }
+
+  void read_question(dom::object object, ReadConversation& talk) const {
     const std::string_view question =
         text_of(field_of(object, config_.question_field), config_.question_field);
     const std::string_view answer = text_of(field_of(object, config_.answer_field), config_.answer_field);
     if (is_blank(question) || is_blank(answer))
       throw BadRecord{BadKind::kEmpty, "the question or the answer is empty"};
-    scratch.messages.push_back({Role::kUser, question});
-    scratch.messages.push_back({Role::kAssistant, answer});
+    talk.messages.push_back({Role::kUser, question});
+    talk.messages.push_back({Role::kAssistant, answer});
   }
 
   // The question with lettered choices; the answer is the letter alone.
-  void read_choice(dom::object object, RecordScratch& scratch) const {
+  void read_choice(dom::object object, ReadConversation& talk) const {
     static constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
     const ChoiceQuestion choice = tightloop::read_choice(object, config_);
-    scratch.question = fmt::format("Multiple Choice question: {}\n", choice.question);
+    std::string question = fmt::format("Multiple Choice question: {}\n", choice.question);
     for (size_t i = 0; i < choice.choices.size(); ++i)
-      scratch.question += fmt::format("- {}={}\n", choice.choices[i], kLetters[i]);
-    scratch.question += "\nRespond only with the letter of the correct answer.";
-    scratch.messages.push_back({Role::kUser, scratch.question});
-    scratch.messages.push_back({Role::kAssistant, kLetters.substr(choice.right, 1)});
+      question += fmt::format("- {}={}\n", choice.choices[i], kLetters[i]);
+    question += "\nRespond only with the letter of the correct answer.";
+    talk.messages.push_back({Role::kUser, talk.keep(std::move(question))});
+    talk.messages.push_back({Role::kAssistant, kLetters.substr(choice.right, 1)});
   }
 
   DataConfig config_;
@@ -155,9 +177,10 @@ class JsonRenderer : public Renderer {
     const auto text = contents_.read(record, scratch);
     if (text) return render_text(*text, loss_after_, tokenizer_, out);
     if (!chat_) throw usage_error("the data holds conversations: {}", why_no_chat_);
-    if (const BadKind bad = chat_->check(scratch.messages, out.why); bad != BadKind::kNone)
+    const Conversation conversation = scratch.talk.conversation(hash64(record.bytes));
+    if (const BadKind bad = chat_->check(conversation, out.why); bad != BadKind::kNone)
       throw BadRecord{bad, std::move(out.why)};
-    chat_->render(scratch.messages, out.ids, out.mask);
+    chat_->render(conversation, out.ids, out.mask);
   }
 
  private:
@@ -195,7 +218,10 @@ std::function<void(const Record&, std::string&)> make_json_texts(const DataConfi
     if (const auto text = contents.read(record, scratch)) {
       out = *text;
     } else {
-      for (const Message& message : scratch.messages) (out += message.text) += '\n';
+      for (const Message& message : scratch.talk.messages) {
+        if (message.thinking) (out += *message.thinking) += '\n';
+        (out += message.text) += '\n';
+      }
     }
     if (out.empty()) throw BadRecord{BadKind::kEmpty, "the text is empty"};
   };

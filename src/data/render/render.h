@@ -49,12 +49,6 @@ class Renderer {
   virtual void make(const Record& record, Rendered& out) const = 0;
 };
 
-/// Thrown inside of renderers, never out of them; by read_choice() and by what makes texts.
-struct BadRecord {
-  BadKind kind;
-  std::string why;
-};
-
 /// Texts as they are, an end token behind each; with `loss_after`, what follows its first occurrence is
 /// learned.
 std::unique_ptr<Renderer> make_text_renderer(const DataConfig& config, const Tokenizer& tokenizer);
@@ -66,8 +60,9 @@ std::unique_ptr<Renderer> make_json_renderer(const DataConfig& config, const Tok
 /// Fields beside a conversation (format `chat`) or a question that change what it means: a record where one
 /// of them is filled in is bad, unless data.ignore_fields names it.
 std::span<const std::string_view> fields_with_meaning(RecordFormat format);
-/// Records with one answer: Alpaca's {instruction, input, output} and {prompt, completion}.
-enum class AnswerShape { kNone, kInstruction, kPrompt };
+/// Records with one answer: Alpaca's {instruction, input, output}, {prompt, completion}, and preference pairs
+/// {prompt, chosen, rejected}, of which data.preferences chooses one.
+enum class AnswerShape { kNone, kInstruction, kPrompt, kPreference };
 /// The same for these.
 std::span<const std::string_view> fields_with_meaning(AnswerShape shape);
 

@@ -9,6 +9,7 @@
 #include "core/hash.h"
 #include "data/read/data_files.h"
 #include "data/store/held_out_tail.h"
+#include "tokenizer/jinja/template_files.h"
 
 namespace tightloop {
 
@@ -18,7 +19,10 @@ namespace {
 /// while they have their defaults, so that what was prepared before them stays good.
 template <class Section>
 std::string hashed_text(const std::string& name, Section section) {
-  static const std::set<std::string> later{"data.ignore_fields", "data.missing", "chat.answer_tokens"};
+  static const std::set<std::string> later{
+      "data.ignore_fields",  "data.missing",      "data.preferences",    "chat.answer_tokens",
+      "chat.template",       "chat.learn",        "chat.learn_thinking", "chat.empty_thinking",
+      "chat.system_prompts", "chat.system_share", "chat.today"};
   Section standard;
   Fields fields, defaults;
   section.describe(fields);
@@ -46,8 +50,13 @@ uint64_t prepare_key(const SourceOptions& options) {
   // Of two files of pairs, 'auto' refuses what 'skip' leaves out.
   const bool two_files = !data.train_target.empty() || !data.val_target.empty();
   if (data.on_bad_record == OnBadRecord::kAuto && !two_files) data.on_bad_record = OnBadRecord::kSkip;
+  ChatConfig chat = options.chat;
+  chat.form = resolve_form(options.chat, options.tokenizer);
   std::string all = hashed_text("data", data) + hashed_text("tasks", options.tasks) +
-                    hashed_text("chat", options.chat) + hex64(options.tokenizer.fingerprint());
+                    hashed_text("chat", chat) + hex64(options.tokenizer.fingerprint());
+  if (chat.form == ChatForm::kTemplate)
+    for (const auto& [name, text] : options.tokenizer.chat().templates)
+      all += fmt::format("template {} {}\n", name, text);
   if (options.target_tokenizer) all += hex64(options.target_tokenizer->fingerprint());
   if (holds_out_tail(options.data)) all += fmt::format("tail, of rows of {}\n", options.data.seq_len);
   if (!data.generated()) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tokenizer/jinja/jinja_template.h"
 #include "tokenizer/jinja/syntax.h"
 #include "tokenizer/jinja/values/run.h"
 
@@ -54,6 +55,7 @@ class Interpreter {
 
   std::string output{};
   std::vector<std::pair<size_t, size_t>> generations{};  // of the output
+  std::vector<JinjaTemplate::Rendering::Turn> turns{};
 
  private:
   enum class Flow { kOn, kBreak, kContinue };
@@ -64,6 +66,7 @@ class Interpreter {
   Flow execute_loop(const Statement& statement, const Value& iterable, const FramePtr& frame, int64_t depth,
                     const FramePtr& outer);
   void execute_for(const Statement& statement, const FramePtr& frame, Flow& flow);
+  void note_turn(const Value& item, size_t begin);
   std::function<bool(Value&)> filtered(const Statement& statement, const Value& iterable,
                                        const FramePtr& frame);
   Flow execute_set_block(const Statement& statement, const FramePtr& frame);
@@ -112,6 +115,7 @@ class Interpreter {
   const DictBody& globals_;
   DictBody exported_;
   std::string* sink_ = &output;
+  std::vector<const Shared*> messages_;  // those of the record, which a loop's items may be
 };
 
 /// range, dict, namespace, cycler, joiner, raise_exception, strftime_now.

@@ -50,6 +50,45 @@ Value value_of(Run& run, simdjson::dom::element element) {
   return Value::none();
 }
 
+jinja::JinjaLimits limits_of_records() {
+  jinja::JinjaLimits limits;
+  limits.value_depth = 300;  // the depth of JSON is limited already
+  limits.value_bytes = limits.built_bytes = UINT64_MAX / 2;
+  return limits;
+}
+
+/// Values of JSON texts. Data errors name their source.
+class JsonValues {
+ public:
+  explicit JsonValues(std::string source) : source_(std::move(source)), run_(limits_of_records(), 0) {}
+
+  Run& run() { return run_; }
+  Value value(std::string_view json) {
+    try {
+      return value_of(run_, parse(json));
+    } catch (const jinja::TemplateFault& fault) {
+      throw data_error("{}: {}.", source_, fault.what);
+    }
+  }
+  DictBody fields(std::string_view json) {
+    if (!parse(json).is_object()) throw data_error("{} is not a JSON object with 'messages'.", source_);
+    return value(json).dict();
+  }
+
+ private:
+  simdjson::dom::element parse(std::string_view json) {
+    static thread_local simdjson::dom::parser parser;
+    const simdjson::padded_string padded(shallow_json(json));
+    simdjson::dom::element root;
+    if (const auto error = parser.parse(padded).get(root))
+      throw data_error("{} is not JSON: {}.", source_, simdjson::error_message(error));
+    return root;
+  }
+
+  std::string source_;
+  Run run_;
+};
+
 }  // namespace
 
 JinjaVariables::JinjaVariables() : values_(std::make_unique<DictBody>()) {
@@ -61,22 +100,31 @@ JinjaVariables::~JinjaVariables() = default;
 JinjaVariables::JinjaVariables(JinjaVariables&&) noexcept = default;
 
 void JinjaVariables::add_record(std::string_view json, const std::string& source) {
-  simdjson::dom::parser parser;
-  const simdjson::padded_string padded(shallow_json(json));
-  simdjson::dom::element root;
-  if (const auto error = parser.parse(padded).get(root))
-    throw data_error("{} is not JSON: {}.", source, simdjson::error_message(error));
-  simdjson::dom::object fields;
-  if (root.get(fields)) throw data_error("{} is not a JSON object with 'messages'.", source);
-  jinja::JinjaLimits limits;
-  limits.value_depth = 300;  // the record's own depth is limited already
-  limits.value_bytes = limits.built_bytes = UINT64_MAX / 2;
-  Run run(limits, 0);
-  try {
-    for (const auto [key, value] : fields) values_->set(key, value_of(run, value));
-  } catch (const jinja::TemplateFault& fault) {
-    throw data_error("{}: {}.", source, fault.what);
+  const DictBody fields = JsonValues(source).fields(json);
+  for (const auto& [key, value] : fields.entries) values_->set(key, value);
+}
+
+void JinjaVariables::set_json(std::string_view name, std::string_view json) {
+  values_->set(name, JsonValues(fmt::format("'{}'", name)).value(json));
+}
+
+void JinjaVariables::set_messages(std::span<const JinjaMessage> messages) {
+  JsonValues read("a message");
+  std::vector<Value> list;
+  for (const JinjaMessage& message : messages) {
+    DictBody fields;
+    fields.set("role", read.run().text(std::string(message.role)));
+    if (message.content.empty()) {
+      fields.set("content", read.run().text(std::string(message.text)));
+    } else if (message.content != "absent") {
+      fields.set("content", read.value(message.content));
+    }
+    if (message.thinking) fields.set("reasoning_content", read.run().text(std::string(*message.thinking)));
+    if (!message.fields.empty())
+      for (const auto& [key, value] : read.fields(message.fields).entries) fields.set(key, value);
+    list.push_back(read.run().dict(std::move(fields)));
   }
+  values_->set("messages", read.run().list(std::move(list)));
 }
 
 void JinjaVariables::set(std::string_view name, std::string text) {
@@ -116,7 +164,7 @@ JinjaTemplate::Rendering JinjaTemplate::render(const JinjaVariables& variables,
     throw data_error("{}, line {}: {}.", source_, run.line,
                      fault.what.ends_with('.') ? fault.what.substr(0, fault.what.size() - 1) : fault.what);
   }
-  return {std::move(interpreter.output), std::move(interpreter.generations)};
+  return {std::move(interpreter.output), std::move(interpreter.generations), std::move(interpreter.turns)};
 }
 
 }  // namespace tightloop

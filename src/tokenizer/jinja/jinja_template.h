@@ -4,6 +4,7 @@
 #include <ctime>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,6 +19,14 @@ struct SyntaxTree;
 struct DictBody;
 }  // namespace jinja
 
+/// A message, as a template sees it.
+struct JinjaMessage {
+  std::string_view role, text;
+  std::string_view content;  // JSON that stands in the place of `text`; empty: none; "absent": no content
+  std::optional<std::string_view> thinking;  // its reasoning_content
+  std::string_view fields;                   // a JSON object of its other fields; empty: none
+};
+
 /// What a template is rendered with. As transformers passes them, `tools` and `documents` are none and
 /// `add_generation_prompt` is false until they are set.
 class JinjaVariables {
@@ -30,6 +39,9 @@ class JinjaVariables {
   void add_record(std::string_view json, const std::string& source);
   void set(std::string_view name, std::string text);
   void set(std::string_view name, bool value);
+  /// JSON as a value. A data error where it is none.
+  void set_json(std::string_view name, std::string_view json);
+  void set_messages(std::span<const JinjaMessage> messages);
   /// Whether there is such a variable and it is not none.
   bool has(std::string_view name) const;
 
@@ -52,6 +64,11 @@ class JinjaTemplate {
     std::string text;
     /// What was written inside of {% generation %}: first byte and the one after the last.
     std::vector<std::pair<size_t, size_t>> generated;
+    /// What a loop over `messages` wrote for one of them, in the order of the text.
+    struct Turn {
+      size_t message, begin, end;
+    };
+    std::vector<Turn> turns;
   };
   /// A data error where the template raises one, or goes over a limit. `now`: the time of strftime_now.
   Rendering render(const JinjaVariables& variables, std::optional<std::time_t> now = std::nullopt) const;

@@ -75,6 +75,8 @@ FramePtr Interpreter::make_frame(const FunctionBody& function, FramePtr outer) {
 }
 
 void Interpreter::render(const SyntaxTree& tree) {
+  if (const Value* messages = record_.find("messages"); messages && messages->is_list_or_tuple())
+    for (const Value& message : messages->items()) messages_.push_back(message.body().get());
   const FramePtr frame = make_frame(tree.function, nullptr);
   enter(tree.function.loads, frame);
   execute(tree.body, frame);
@@ -200,6 +202,14 @@ void Interpreter::execute_for(const Statement& statement, const FramePtr& frame,
   write(text);
 }
 
+/// Of a loop over the messages: what it wrote for this one. A loop inside of it has had its say.
+void Interpreter::note_turn(const Value& item, size_t begin) {
+  if (sink_ != &output || !item.is(ValueKind::kDict) || output.size() == begin) return;
+  const auto found = std::ranges::find(messages_, item.body().get());
+  if (found == messages_.end() || (!turns.empty() && turns.back().end > begin)) return;
+  turns.push_back({static_cast<size_t>(found - messages_.begin()), begin, output.size()});
+}
+
 Interpreter::Flow Interpreter::execute_loop(const Statement& statement, const Value& iterable,
                                             const FramePtr& frame, int64_t depth, const FramePtr& outer) {
   Value source = iterable;
@@ -222,7 +232,10 @@ Interpreter::Flow Interpreter::execute_loop(const Statement& statement, const Va
     assign(*statement.targets[0], item, frame, false);
     if (statement.uses_loop) slot(statement.variable, frame) = loop_value;
     enter(statement.loads, frame);
-    if (execute(statement.body, frame) == Flow::kBreak) break;
+    const size_t begin = output.size();
+    const Flow flow = execute(statement.body, frame);
+    note_turn(item, begin);
+    if (flow == Flow::kBreak) break;
   }
   leave(statement.loads, frame);
   if (any || statement.otherwise.empty()) return Flow::kOn;

@@ -1,51 +1,51 @@
 #include "tokenizer/jinja/template_files.h"
 
-#include <simdjson.h>
+#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/files.h"
 #include "core/io/json_depth.h"
+#include "tokenizer/jinja/jinja_template.h"
 
 namespace tightloop {
 
 namespace {
 
-namespace json = simdjson::dom;
+using Json = nlohmann::ordered_json;
 
 /// A token as a string, or as an object with `content`; empty where it is neither.
-std::string token_text(json::element value) {
-  std::string_view text;
-  if (value.is_string()) return std::string(value.get_string().value_unsafe());
-  if (value.is_object() && !value["content"].get(text)) return std::string(text);
-  return {};
+std::string token_text(const Json& value) {
+  const Json& text = value.is_object() && value.contains("content") ? value["content"] : value;
+  return text.is_string() ? text.get<std::string>() : std::string();
 }
 
 /// The fields of a JSON file: its templates where it has some (true), and its tokens.
 bool read_json(const fs::path& path, ChatTemplateFiles& files, bool templates) {
-  const simdjson::padded_string bytes(shallow_json(read_file(path)));
-  json::parser parser;
-  json::object root;
-  if (const auto error = parser.parse(bytes).get(root))
-    throw data_error("{} is not a JSON object: {}.", path.string(), simdjson::error_message(error));
-  for (const auto [name, value] : root)
+  // Not simdjson: transformers writes 10 to the 30 where there is no longest text.
+  const Json root = Json::parse(shallow_json(read_file(path)), nullptr, /*allow_exceptions=*/false);
+  if (!root.is_object()) throw data_error("{} is not a JSON object.", path.string());
+  for (const auto& [name, value] : root.items())
     if (name.ends_with("_token"))
       if (std::string text = token_text(value); !text.empty())
         files.tokens.emplace_back(name, std::move(text));
-  json::element found;
-  if (!templates || root["chat_template"].get(found) || found.is_null()) return false;
+  if (const auto own = root.find("tightloop"); own != root.end() && own->is_object() && own->contains("day"))
+    if ((*own)["day"].is_string()) files.day = (*own)["day"].get<std::string>();
+  const auto found = root.find("chat_template");
+  if (!templates || found == root.end() || found->is_null()) return false;
   const auto wrong = [&] {
     return data_error(
         "{}: 'chat_template' must be a text, or a list of {{\"name\": ..., \"template\": ...}}.",
         path.string());
   };
-  if (found.is_string()) {
-    files.templates["default"] = found.get_string().value_unsafe();
-  } else if (found.is_array()) {
-    const json::array list = found.get_array().value_unsafe();
-    for (const auto item : list) {
-      std::string_view name, text;
-      if (item["name"].get(name) || item["template"].get(text)) throw wrong();
-      files.templates[std::string(name)] = text;
+  if (found->is_string()) {
+    files.templates["default"] = found->get<std::string>();
+  } else if (found->is_array()) {
+    for (const Json& item : *found) {
+      if (!item.is_object() || !item.contains("name") || !item.contains("template")) throw wrong();
+      if (!item["name"].is_string() || !item["template"].is_string()) throw wrong();
+      const std::string name = item["name"];
+      if (name.empty() || name.find_first_of("/\\") != name.npos) throw wrong();  // it names a file
+      files.templates[name] = item["template"].get<std::string>();
     }
   } else {
     throw wrong();
@@ -69,6 +69,60 @@ void ChatTemplateFiles::add_tokens(JinjaVariables& variables) const {
   for (const auto& [name, text] : tokens) variables.set(name, text);
 }
 
+std::string ChatTemplateFiles::token(std::string_view name) const {
+  for (const auto& [known, text] : tokens)
+    if (known == name) return text;
+  return {};
+}
+
+ChatTemplateFiles ChatTemplateFiles::on_day_of(std::time_t time) const {
+  ChatTemplateFiles files = *this;
+  for (const auto& [name, text] : templates) {
+    if (text.find("strftime_now") == text.npos || !day.empty()) continue;
+    char written[16];
+    std::tm local{};
+    localtime_r(&time, &local);
+    files.day.assign(written, std::strftime(written, sizeof written, "%Y-%m-%d", &local));
+  }
+  return files;
+}
+
+void ChatTemplateFiles::write(const fs::path& folder) const {
+  for (const auto& [name, text] : templates) {
+    if (name == "default") {
+      write_file_whole(folder / "chat_template.jinja", text);
+    } else {
+      make_folder(folder / "additional_chat_templates");
+      write_file_whole(folder / "additional_chat_templates" / (name + ".jinja"), text);
+    }
+  }
+  if (tokens.empty() && day.empty()) return;
+  const fs::path path = folder / "tokenizer_config.json";
+  auto config = path_exists(path) ? nlohmann::ordered_json::parse(shallow_json(read_file(path)))
+                                  : nlohmann::ordered_json::object();
+  for (const auto& [name, text] : tokens)
+    if (!config.contains(name)) config[name] = text;
+  if (!day.empty()) config["tightloop"]["day"] = day;
+  if (!config.contains("tokenizer_class")) config["tokenizer_class"] = "PreTrainedTokenizerFast";
+  write_file_whole(path, config.dump(2) + "\n");
+}
+
+ChatTemplateFiles find_chat_template(const fs::path& folder) {
+  ChatTemplateFiles files;
+  if (const fs::path file = folder / "chat_template.jinja"; is_file(file)) {
+    files.templates["default"] = read_file(file);
+    files.source = file.string();
+  }
+  for (const fs::path& file : folder_entries(folder / "additional_chat_templates"))
+    if (file.extension() == ".jinja") {
+      files.templates[file.stem().string()] = read_file(file);
+      if (files.source.empty()) files.source = file.string();
+    }
+  for (const char* name : {"tokenizer_config.json", "chat_template.json"})
+    if (is_file(folder / name)) read_json(folder / name, files, files.templates.empty());
+  return files;
+}
+
 ChatTemplateFiles read_chat_template(const fs::path& path) {
   ChatTemplateFiles files;
   if (!is_folder(path)) {
@@ -80,17 +134,7 @@ ChatTemplateFiles read_chat_template(const fs::path& path) {
     }
     return files;
   }
-  if (const fs::path file = path / "chat_template.jinja"; is_file(file)) {
-    files.templates["default"] = read_file(file);
-    files.source = file.string();
-  }
-  for (const fs::path& file : folder_entries(path / "additional_chat_templates"))
-    if (file.extension() == ".jinja") {
-      files.templates[file.stem().string()] = read_file(file);
-      if (files.source.empty()) files.source = file.string();
-    }
-  for (const char* name : {"tokenizer_config.json", "chat_template.json"})
-    if (is_file(path / name)) read_json(path / name, files, files.templates.empty());
+  files = find_chat_template(path);
   if (files.templates.empty())
     throw data_error(
         "{} has no chat template: chat_template.jinja, or 'chat_template' in tokenizer_config.json.",

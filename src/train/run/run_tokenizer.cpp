@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <ctime>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include "core/terminal/progress_line.h"
 #include "core/terminal/terminal.h"
 #include "data/training_text.h"
+#include "tokenizer/jinja/template_files.h"
 #include "train/settings/loading.h"
 
 namespace tightloop {
@@ -124,13 +126,21 @@ std::unique_ptr<Tokenizer> train_tokenizer(const SentencePieceTrainOptions& opti
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const Recipe& recipe) {
-  if (!recipe.tokenizer.path.empty()) return load_tokenizer(recipe.tokenizer.path);
-  return train_of(recipe, PairSide::kBoth);
+  auto tokenizer = recipe.tokenizer.path.empty() ? train_of(recipe, PairSide::kBoth)
+                                                 : load_tokenizer(recipe.tokenizer.path);
+  if (const std::string& path = recipe.chat.template_path; !path.empty()) {
+    if (!path_exists(path)) throw usage_error("chat.template: there is no '{}'.", path);
+    ChatTemplateFiles chat = read_chat_template(path);
+    if (chat.tokens.empty()) chat.tokens = tokenizer->chat().tokens;
+    tokenizer->set_chat(std::move(chat));
+  }
+  return tokenizer;
 }
 
 std::unique_ptr<Tokenizer> prepare_tokenizer(const Recipe& recipe, const RunFolder& run) {
   if (!folder_entries(run.tokenizer()).empty()) return load_tokenizer(run.tokenizer());
   auto tokenizer = make_tokenizer(recipe);
+  tokenizer->set_chat(tokenizer->chat().on_day_of(std::time(nullptr)));
   tokenizer->save(run.tokenizer());
   return tokenizer;
 }

@@ -53,7 +53,6 @@ void SavedModel::open_hugging_face() {
   if (!has_tokenizer(path_)) return;
   tokenizer_path_ = path_;
   recipe_.tokenizer.path = path_.string();
-  recipe_.chat.form = chat_form_of(*tokenizer());
 }
 
 std::unique_ptr<Tokenizer> SavedModel::tokenizer() const {

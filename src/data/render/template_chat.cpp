@@ -1,0 +1,308 @@
+#include <algorithm>
+#include <ctime>
+
+#include "core/error.h"
+#include "core/hash.h"
+#include "data/render/built_in_templates.h"
+#include "data/render/chat_text.h"
+#include "data/render/chat_writer.h"
+#include "tokenizer/jinja/jinja_template.h"
+#include "tokenizer/jinja/template_files.h"
+
+namespace tightloop {
+
+namespace {
+
+std::time_t noon_of(const std::string& day) {
+  if (day.empty()) return std::time(nullptr);
+  std::tm local{};
+  const char* const end = ::strptime(day.c_str(), "%Y-%m-%d", &local);
+  if (!end || *end) throw usage_error("chat.today '{}' is not a day such as 2026-01-31.", day);
+  local.tm_hour = 12;
+  local.tm_isdst = -1;
+  return std::mktime(&local);
+}
+
+ChatTemplateFiles files_of(ChatForm form, const Tokenizer& tokenizer) {
+  if (form == ChatForm::kTemplate) return tokenizer.chat();
+  ChatTemplateFiles files;
+  files.source = fmt::format("chat.form {}", name_of(form));
+  files.templates["default"] = built_in_template(form);
+  files.tokens = tokenizer.chat().tokens;
+  return files;
+}
+
+/// Whether a template reads a field of this name: it stands there as a word.
+bool names(std::string_view jinja, std::string_view field) {
+  if (field.empty()) return false;
+  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  for (size_t at = 0; (at = jinja.find(field, at)) != jinja.npos; at += field.size()) {
+    const size_t end = at + field.size();
+    if ((at == 0 || !is_word(jinja[at - 1])) && (end == jinja.size() || !is_word(jinja[end]))) return true;
+  }
+  return false;
+}
+
+/// The quick form of a template; nothing where the tokenizer lacks its tokens, which only the template's own
+/// rules for that can tell.
+std::optional<QuickChat> quick_for(const std::string& jinja, const std::string& begin, std::time_t now,
+                                   const Tokenizer& tokenizer) {
+  auto quick = quick_form_of(jinja, begin, now);
+  if (!quick || quick->form == ChatForm::kMinimind) return quick;
+  if (!tokenizer.token_id(quick->form == ChatForm::kLlama3 ? "<|eot_id|>" : "<|im_end|>")) return {};
+  return quick;
+}
+
+/// A template in Jinja. The ids are those of the rendered text.
+class TemplateChat : public ChatTemplate::Writer {
+ public:
+  TemplateChat(ChatForm form, const ChatConfig& config, const Tokenizer& tokenizer)
+      : tokenizer_(tokenizer),
+        files_(files_of(form, tokenizer)),
+        now_(noon_of(config.today.empty() ? files_.day : config.today)),
+        learn_(config.learn),
+        learn_thinking_(config.learn_thinking),
+        empty_thinking_(config.empty_thinking),
+        jinja_(files_.choose(false)),
+        usual_(jinja_, files_.source),
+        quick_(quick_for(jinja_, files_.token("bos_token"), now_, tokenizer)) {
+    if (const std::string& other = files_.choose(true); other != jinja_) {
+      with_tools_.emplace(other, files_.source);
+      jinja_ += other;
+    }
+    if (quick_ && quick_->form == ChatForm::kMinimind) {
+      minimind_begin_ = tokenizer.encode("<|im_start|>assistant\n", SpecialText::kParse);
+      minimind_end_ = tokenizer.encode("<|im_end|>\n", SpecialText::kParse);
+    }
+    demand_tokens(form);
+    probe();
+  }
+
+  BadKind check(const Conversation& conversation, std::string& why) const override {
+    if (!conversation.tools.empty() && !names(jinja_, "tools")) {
+      why = lost_field("the record", "tools");
+      return BadKind::kUnknownField;
+    }
+    for (const Message& message : conversation.messages) {
+      if (message.part != Message::Part::kText) {
+        why = "a chat template has no tokens around code and its output";
+        return BadKind::kNotInTemplate;
+      }
+      if (message.thinking && !message.thinking->empty() && !names(jinja_, "reasoning_content")) {
+        why = lost_field("a message", "reasoning_content");
+        return BadKind::kUnknownField;
+      }
+      for (std::string_view rest = message.field_names; !rest.empty();) {
+        const std::string_view name = rest.substr(0, rest.find('\0'));
+        rest.remove_prefix(name.size() + 1);
+        if (names(jinja_, name)) continue;
+        why = lost_field("a message", name);
+        return BadKind::kUnknownField;
+      }
+    }
+    return BadKind::kNone;
+  }
+
+  std::string_view smuggled_token(std::string_view) const override { return {}; }
+
+  void render(const Conversation& conversation, std::vector<int32_t>& ids,
+              std::vector<uint8_t>& mask) const override {
+    ChatText chat;
+    write(conversation, false, chat);
+    if (empty_thinking_ < 1 &&
+        !in_share(hash64("empty thinking " + hex64(conversation.hash)), empty_thinking_))
+      chat.drop_empty_thinking();
+    const size_t first = ids.size();
+    std::vector<uint32_t> ends;
+    std::vector<int32_t> own;
+    encode_chat(chat, tokenizer_, own, ends);
+    ids.insert(ids.end(), own.begin(), own.end());
+    mask.resize(ids.size(), learn_ == ChatLearn::kAll);
+    if (learn_ != ChatLearn::kAll) {
+      if (minimind_begin_.empty()) {
+        mark(learned(chat), ends, 1, mask.data() + first);
+      } else {
+        mark_as_minimind(own, mask.data() + first);
+      }
+    }
+    if (!learn_thinking_) mark(chat.thinking(), ends, 0, mask.data() + first);
+    if (std::ranges::find(mask, uint8_t{1}) == mask.end())
+      throw BadRecord{
+          BadKind::kNothingToLearn,
+          fmt::format("{} writes nothing of the assistant's turns that could be told apart", files_.source)};
+  }
+
+  std::vector<int32_t> prompt(const Conversation& conversation) const override {
+    ChatText chat;
+    if (!quick_ || !quick_->write(conversation, true, chat)) chat.text = rendered(conversation, true).text;
+    return tokenizer_.encode(chat.text, SpecialText::kParse);
+  }
+
+  int32_t end_of_turn() const override { return end_; }
+
+  std::string description() const override {
+    if (!quick_) return files_.source;
+    return fmt::format("{} (known: the form {})", files_.source, name_of(quick_->form));
+  }
+
+ private:
+  /// Of the built-in forms: without its control tokens a tokenizer would spell them out.
+  void demand_tokens(ChatForm form) const {
+    if (form == ChatForm::kTemplate) return;
+    for (const char* name : {"<|im_start|>", "<|im_end|>", "<|begin_of_text|>", "<|start_header_id|>",
+                             "<|end_header_id|>", "<|eot_id|>"})
+      if (names_token(name) && !tokenizer_.token_id(name))
+        throw usage_error(
+            "the chat template needs the token '{}', which the tokenizer does not have. Choose another "
+            "chat.form, or a tokenizer with it.",
+            name);
+  }
+  bool names_token(std::string_view name) const { return jinja_.find(name) != jinja_.npos; }
+
+  /// What the template writes where the assistant is to answer, and what ends a turn.
+  void probe() {
+    constexpr std::string_view kAnswer = "An answer 7319.";
+    Message turns[] = {{Role::kUser, "A question."}, {Role::kAssistant, kAnswer}};
+    try {
+      const std::string asked = rendered(std::span<const Message>(turns, 1), false).text;
+      const std::string asks = rendered(std::span<const Message>(turns, 1), true).text;
+      // Thinking that it opens there is the assistant's all the same.
+      if (asks.starts_with(asked)) header_ = asks.substr(asked.size());
+      header_.resize(std::min(header_.find(kThink), header_.size()));
+    } catch (const Error&) {
+      // It may want a system prompt, or tools.
+    }
+    try {
+      const std::string text = rendered(std::span<const Message>(turns, 2), false).text;
+      const size_t at = text.rfind(kAnswer);
+      if (at != text.npos) end_ = first_token(std::string_view(text).substr(at + kAnswer.size()));
+    } catch (const Error&) {
+    }
+    if (end_ < 0)
+      if (const auto id = tokenizer_.token_id(files_.token("eos_token"))) end_ = *id;
+  }
+
+  int32_t first_token(std::string_view text) const {
+    for (size_t at = 0; (at = text.find_first_of("<[", at)) != text.npos; ++at)
+      if (const auto id = token_at(text.substr(at))) return *id;
+    return -1;
+  }
+  std::optional<int32_t> token_at(std::string_view text) const {
+    const std::string_view name = bracketed(text);
+    return name.empty() ? std::nullopt : tokenizer_.token_id(name);
+  }
+
+  void write(const Conversation& conversation, bool asks, ChatText& out) const {
+    if (quick_ && quick_->write(conversation, asks, out)) return;
+    JinjaTemplate::Rendering made;
+    try {
+      made = rendered(conversation, asks);
+    } catch (const Error& error) {
+      throw BadRecord{BadKind::kNotInTemplate, error.what()};
+    }
+    out.text = std::move(made.text);
+    find_answers(conversation, made, out);
+  }
+
+  JinjaTemplate::Rendering rendered(const Conversation& conversation, bool asks) const {
+    JinjaVariables variables;
+    files_.add_tokens(variables);
+    if (!conversation.variables.empty())
+      variables.add_record(conversation.variables, "the record's variables");
+    if (!conversation.tools.empty()) variables.set_json("tools", conversation.tools);
+    variables.set("add_generation_prompt", asks);
+    std::vector<JinjaMessage> messages;
+    for (const Message& message : conversation.messages)
+      if (message.opens)
+        messages.push_back({names(jinja_, message.called) ? message.called : role_name(message.role),
+                            message.text, message.content, message.thinking, message.fields});
+    variables.set_messages(messages);
+    const bool tools = with_tools_ && variables.has("tools");
+    return (tools ? *with_tools_ : usual_).render(variables, now_);
+  }
+
+  /// What {% generation %} says; without it, the assistant's turns behind what asks for them, up to the token
+  /// that ends them.
+  void find_answers(const Conversation& conversation, const JinjaTemplate::Rendering& made,
+                    ChatText& out) const {
+    std::vector<size_t> numbers;  // of the messages that open a turn, which are what the template has seen
+    for (size_t i = 0; i < conversation.messages.size(); ++i)
+      if (conversation.messages[i].opens) numbers.push_back(i);
+    const std::string_view text = out.text;
+    for (const auto& turn : made.turns) {
+      const size_t message = numbers[turn.message];
+      if (conversation.messages[message].role != Role::kAssistant) continue;
+      if (!made.generated.empty()) {
+        for (const auto& [begin, end] : made.generated)
+          if (begin >= turn.begin && end <= turn.end && begin < end)
+            out.answers.push_back({begin, end, message});
+        continue;
+      }
+      const std::string_view whole = text.substr(turn.begin, turn.end - turn.begin);
+      const size_t header = static_cast<size_t>(std::ranges::mismatch(whole, header_).in1 - whole.begin());
+      const size_t end = end_of(text, turn.begin, turn.end);
+      if (turn.begin + header < end) out.answers.push_back({turn.begin + header, end, message});
+    }
+  }
+
+  /// Of a turn: behind the token that ends it, without white space that follows. Where there is none, the
+  /// token that opens the next turn is what tells the model to stop.
+  size_t end_of(std::string_view text, size_t begin, size_t end) const {
+    const std::string_view turn = text.substr(begin, end - begin);
+    const size_t last = turn.find_last_not_of(" \n\r\t");
+    if (last == turn.npos) return end;
+    const size_t bracket = turn.find_last_of("<[", last);
+    if (bracket != turn.npos && bracketed(turn.substr(bracket)).size() == last + 1 - bracket &&
+        token_at(turn.substr(bracket)))
+      return begin + last + 1;
+    const std::string_view rest = text.substr(end);
+    return token_at(rest) ? end + bracketed(rest).size() : end;
+  }
+
+  std::vector<ChatText::Span> learned(const ChatText& chat) const {
+    std::vector<ChatText::Span> spans = chat.answers;
+    if (learn_ == ChatLearn::kLast && !spans.empty())
+      std::erase_if(spans, [last = spans.back().message](const auto& span) { return span.message != last; });
+    return spans;
+  }
+
+  /// As its own training finds them: by ids, from "<|im_start|>assistant\n" to "<|im_end|>\n".
+  void mark_as_minimind(const std::vector<int32_t>& ids, uint8_t* mask) const {
+    const auto is_at = [&](const std::vector<int32_t>& part, size_t at) {
+      return ids.size() - at >= part.size() && std::equal(part.begin(), part.end(), ids.begin() + at);
+    };
+    for (size_t i = 0; i < ids.size();) {
+      if (!is_at(minimind_begin_, i)) {
+        ++i;
+        continue;
+      }
+      i += minimind_begin_.size();
+      if (learn_ == ChatLearn::kLast) std::fill(mask, mask + i, 0);
+      while (i < ids.size() && !is_at(minimind_end_, i)) mask[i++] = 1;
+      for (size_t end = std::min(ids.size(), i + minimind_end_.size()); i < end; ++i) mask[i] = 1;
+    }
+  }
+
+  const Tokenizer& tokenizer_;
+  const ChatTemplateFiles files_;
+  const std::time_t now_;
+  const ChatLearn learn_;
+  const bool learn_thinking_;
+  const double empty_thinking_;
+  std::string jinja_;  // all that may be rendered
+  const JinjaTemplate usual_;
+  std::optional<JinjaTemplate> with_tools_;
+  const std::optional<QuickChat> quick_;
+  std::vector<int32_t> minimind_begin_, minimind_end_;
+  std::string header_;
+  int32_t end_ = -1;
+};
+
+}  // namespace
+
+std::unique_ptr<const ChatTemplate::Writer> make_template_chat(ChatForm form, const ChatConfig& config,
+                                                               const Tokenizer& tokenizer) {
+  return std::make_unique<const TemplateChat>(form, config, tokenizer);
+}
+
+}  // namespace tightloop
