@@ -151,7 +151,7 @@ std::string fish(const CommandTree& tree) {
 }  // namespace
 
 std::string completion_script(const CommandTree& tree, Script shell) {
-  const std::string made = fmt::format("# Made by 'tightloop completion {}'.\n", name_of(shell));
+  const std::string made = fmt::format("# Made by 'tightloop completion {}'.\n", tightloop::name_of(shell));
   if (shell == Script::kFish) return made + fish(tree);
   return (shell == Script::kZsh ? "#compdef tightloop\n" : "") + made + tables(tree) +
          (shell == Script::kZsh ? kZsh : kBash);

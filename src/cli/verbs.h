@@ -42,6 +42,7 @@ void add_bench_step(CLI::App& bench, const Settings& settings);
 void add_bench_ablation(CLI::App& bench, const Settings& settings);
 void add_bench_translate(CLI::App& bench, const Settings& settings);
 void add_bench_update(CLI::App& bench, const Settings& settings);
+void add_bench_chat(CLI::App& bench);
 void add_bench_ops(CLI::App& bench);
 void add_bench_loader(CLI::App& bench, const Settings& settings);
 void add_bench_generate(CLI::App& bench);

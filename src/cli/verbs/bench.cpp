@@ -67,6 +67,7 @@ void add_bench(CLI::App& app, const Settings& settings) {
 
   add_bench_loader(*bench, settings);
   add_bench_generate(*bench);
+  add_bench_chat(*bench);
 }
 
 }  // namespace tightloop::cli

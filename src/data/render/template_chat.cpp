@@ -43,6 +43,14 @@ bool names(std::string_view jinja, std::string_view field) {
   return false;
 }
 
+/// As far as two texts are the same, without the beginning of a token's name in which they part.
+size_t common_tokens(std::string_view left, std::string_view right) {
+  const size_t same = static_cast<size_t>(std::ranges::mismatch(left, right).in1 - left.begin());
+  const size_t open = left.substr(0, same).find_last_of("<[");
+  if (open == left.npos || same == std::min(left.size(), right.size())) return same;
+  return left.substr(0, same).find_first_of(">]", open) == left.npos ? open : same;
+}
+
 /// The quick form of a template; nothing where the tokenizer lacks its tokens, which only the template's own
 /// rules for that can tell.
 std::optional<QuickChat> quick_for(const std::string& jinja, const std::string& begin, std::time_t now,
@@ -162,21 +170,20 @@ class TemplateChat : public ChatTemplate::Writer {
   /// What the template writes where the assistant is to answer, and what ends a turn.
   void probe() {
     constexpr std::string_view kAnswer = "An answer 7319.";
-    Message turns[] = {{Role::kUser, "A question."}, {Role::kAssistant, kAnswer}};
+    const Message turns[] = {{Role::kUser, "A question."}, {Role::kAssistant, kAnswer}};
     try {
-      const std::string asked = rendered(std::span<const Message>(turns, 1), false).text;
+      const auto answered = rendered(std::span<const Message>(turns), false);
       const std::string asks = rendered(std::span<const Message>(turns, 1), true).text;
+      const std::string_view text = answered.text;
+      const size_t same = common_tokens(text, asks);
+      for (const auto& turn : answered.turns)
+        if (turn.message == 1 && same > turn.begin) header_ = text.substr(turn.begin, same - turn.begin);
       // Thinking that it opens there is the assistant's all the same.
-      if (asks.starts_with(asked)) header_ = asks.substr(asked.size());
       header_.resize(std::min(header_.find(kThink), header_.size()));
+      const size_t at = text.rfind(kAnswer);
+      if (at != text.npos) end_ = first_token(text.substr(at + kAnswer.size()));
     } catch (const Error&) {
       // It may want a system prompt, or tools.
-    }
-    try {
-      const std::string text = rendered(std::span<const Message>(turns, 2), false).text;
-      const size_t at = text.rfind(kAnswer);
-      if (at != text.npos) end_ = first_token(std::string_view(text).substr(at + kAnswer.size()));
-    } catch (const Error&) {
     }
     if (end_ < 0)
       if (const auto id = tokenizer_.token_id(files_.token("eos_token"))) end_ = *id;
@@ -239,7 +246,7 @@ class TemplateChat : public ChatTemplate::Writer {
         continue;
       }
       const std::string_view whole = text.substr(turn.begin, turn.end - turn.begin);
-      const size_t header = static_cast<size_t>(std::ranges::mismatch(whole, header_).in1 - whole.begin());
+      const size_t header = common_tokens(whole, header_);
       const size_t end = end_of(text, turn.begin, turn.end);
       if (turn.begin + header < end) out.answers.push_back({turn.begin + header, end, message});
     }
