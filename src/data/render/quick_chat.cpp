@@ -129,6 +129,11 @@ bool QuickChat::write(const Conversation& conversation, bool asks, ChatText& out
   const bool tools = std::ranges::any_of(conversation.messages,
                                          [](const Message& message) { return message.role == Role::kTool; });
   if (tools && form == ChatForm::kLlama3) return false;  // it writes them as JSON
+  size_t bytes = 128;
+  for (const Message& message : conversation.messages)
+    bytes += message.text.size() + (message.thinking ? message.thinking->size() : 0) + 64;
+  out.text.reserve(bytes);
+  out.answers.reserve(conversation.messages.size());
   Writer writer{out};
   if (form == ChatForm::kLlama3) {
     write_llama3(conversation, asks, *this, writer);

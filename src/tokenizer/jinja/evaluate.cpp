@@ -42,6 +42,7 @@ Value Interpreter::evaluate(const Expression& expression, const FramePtr& frame)
     case ExpressionKind::kTest:
       return Value(apply_test(expression, frame));
     case ExpressionKind::kBinary: {
+      if (expression.name == "+") return evaluate_sum(expression, frame);
       const Value left = operand(0), right = operand(1);
       run_.line = expression.line;
       return binary(run_, expression.name, left, right);
@@ -125,6 +126,35 @@ Value Interpreter::evaluate_concat(const Expression& expression, const FramePtr&
   }
   run_.step(result.size() / 64);
   return run_.text(std::move(result));
+}
+
+/// a + b + c: texts are put together once, not sum by sum.
+Value Interpreter::evaluate_sum(const Expression& expression, const FramePtr& frame) {
+  std::vector<const Expression*> sums;  // the last one first
+  const Expression* first = &expression;
+  for (; first && first->kind == ExpressionKind::kBinary && first->name == "+";
+       first = first->operands[0].get())
+    sums.push_back(first);
+  run_.step(sums.size());
+  Value left = first ? evaluate(*first, frame) : Value();
+  const auto is_plain = [](const Value& value) { return value.is_text() && !value.as_text().markup; };
+  std::string built;  // stands for `left` from the second text on
+  size_t length = 0;
+  for (size_t i = sums.size(); i-- > 0;) {
+    const Value right = evaluate(sums[i]->operands[1], frame);
+    run_.line = sums[i]->line;
+    if (is_plain(left) && is_plain(right)) {
+      if (length == 0) built = left.bytes(), length = left.as_text().length;
+      run_.charge(built.size() + right.bytes().size());
+      run_.step((built.size() + right.bytes().size()) / 64);
+      built += right.bytes();
+      length += right.as_text().length;
+      continue;
+    }
+    if (length > 0) left = Value::text_of_length(std::move(built), length), built.clear(), length = 0;
+    left = binary(run_, "+", left, right);
+  }
+  return length > 0 ? Value::text_of_length(std::move(built), length) : left;
 }
 
 Value Interpreter::evaluate_compare(const Expression& expression, const FramePtr& frame) {

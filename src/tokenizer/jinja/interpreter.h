@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,9 +48,8 @@ struct LoopBody : CallableBody {
 /// Runs a tree. One interpreter renders once.
 class Interpreter {
  public:
-  /// `record`: the variables from outside; `globals` are behind them.
-  Interpreter(Run& run, const DictBody& record, const DictBody& globals)
-      : run_(run), record_(record), globals_(globals) {}
+  /// `record`: the variables from outside; global_functions() are behind them.
+  Interpreter(Run& run, const DictBody& record) : run_(run), record_(record) {}
 
   void render(const SyntaxTree& tree);
 
@@ -82,7 +82,7 @@ class Interpreter {
   Value& slot(const VariableRef& variable, const FramePtr& frame);
   void assign(const Expression& target, const Value& value, const FramePtr& frame, bool exports);
   void check_namespaces(const Expression& target, const FramePtr& frame);
-  Value resolve(const std::string& name) const;
+  Value resolve(const std::string& name);
   FramePtr make_frame(const FunctionBody& function, FramePtr outer);
 
   /// Runs `body` with an empty buffer and returns what it wrote.
@@ -99,6 +99,7 @@ class Interpreter {
   Value evaluate(const Expression& expression, const FramePtr& frame);
   Value evaluate(const ExpressionPtr& expression, const FramePtr& frame);
   Value evaluate_name(const Expression& expression, const FramePtr& frame);
+  Value evaluate_sum(const Expression& expression, const FramePtr& frame);
   Value evaluate_compare(const Expression& expression, const FramePtr& frame);
   Value evaluate_concat(const Expression& expression, const FramePtr& frame);
   Value evaluate_dict(const Expression& expression, const FramePtr& frame);
@@ -112,7 +113,7 @@ class Interpreter {
 
   Run& run_;
   const DictBody& record_;
-  const DictBody& globals_;
+  std::optional<DictBody> globals_;  // once one is asked for
   DictBody exported_;
   std::string* sink_ = &output;
   std::vector<const Shared*> messages_;  // those of the record, which a loop's items may be

@@ -154,8 +154,7 @@ JinjaTemplate::JinjaTemplate(JinjaTemplate&&) noexcept = default;
 JinjaTemplate::Rendering JinjaTemplate::render(const JinjaVariables& variables,
                                                std::optional<std::time_t> now) const {
   Run run(limits_, now ? *now : std::time(nullptr));
-  const DictBody globals = jinja::global_functions(run);
-  jinja::Interpreter interpreter(run, *variables.values_, globals);
+  jinja::Interpreter interpreter(run, *variables.values_);
   try {
     interpreter.render(*tree_);
   } catch (const jinja::RaisedByTemplate& raised) {

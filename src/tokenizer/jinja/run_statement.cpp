@@ -38,10 +38,12 @@ Value& Interpreter::slot(const VariableRef& variable, const FramePtr& frame) {
   return at->slots[static_cast<size_t>(variable.slot)];
 }
 
-Value Interpreter::resolve(const std::string& name) const {
-  for (const DictBody* dict : {static_cast<const DictBody*>(&exported_), &record_, &globals_})
+Value Interpreter::resolve(const std::string& name) {
+  for (const DictBody* dict : {static_cast<const DictBody*>(&exported_), &record_})
     if (const Value* found = dict->find(name)) return *found;
-  return {};
+  if (!globals_) globals_ = global_functions(run_);
+  const Value* found = globals_->find(name);
+  return found ? *found : Value();
 }
 
 void Interpreter::enter(const ScopeLoads& loads, const FramePtr& frame) {

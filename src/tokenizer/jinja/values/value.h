@@ -52,6 +52,8 @@ class Value {
   Value(ValueKind kind, std::shared_ptr<Shared> body) : kind_(kind), body_(std::move(body)) {}
   static Value none() { return Value(ValueKind::kNone, nullptr); }
   static Value text(std::string text, bool markup = false);
+  /// The same of a text whose code points are known.
+  static Value text_of_length(std::string text, size_t length);
   static Value undefined(std::string why);
 
   ValueKind kind() const { return kind_; }
@@ -92,6 +94,7 @@ class Value {
 
 struct TextBody : Shared {
   TextBody(std::string text, bool markup);
+  TextBody(std::string text, size_t code_points);
   std::string bytes;  // UTF-8
   size_t length;      // in code points
   bool markup;        // escaped HTML: what is added to it is escaped
