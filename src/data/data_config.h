@@ -76,12 +76,15 @@ inline constexpr auto kChoices<RecordFormat> = std::to_array<Choice<RecordFormat
 });
 
 /// How documents become rows (sequences).
-enum class RowKind { kStream, kPad, kPack };
+enum class RowKind { kStream, kPad, kPack, kFitCrop, kFitPad };
 template <>
 inline constexpr auto kChoices<RowKind> = std::to_array<Choice<RowKind>>({
     {RowKind::kStream, "stream", "one token stream cut into rows"},
     {RowKind::kPad, "pad", "one padded row each"},
     {RowKind::kPack, "pack", "several packed into a row"},
+    {RowKind::kFitCrop, "fit_crop",
+     "nanochat's base: the longest that fits, and the rest of the row from one that is cut off"},
+    {RowKind::kFitPad, "fit_pad", "nanochat's SFT: the longest that fits, and the rest of the row empty"},
 });
 
 enum class OnBadRecord { kAuto, kSkip, kFail };
@@ -111,10 +114,11 @@ struct DataConfig {
   std::string choices_field = "choices", source_field = "source", target_field = "target";
   std::vector<std::string> ignore_fields;
   RowKind rows = RowKind::kStream;
+  bool shuffle = true;
   int64_t seq_len = 256;
   int64_t batch_tokens = 4096;
   int64_t bucket = 0;
-  std::string loss_after;
+  std::string loss_after, begin_token = "none", end_token = "auto";
   int64_t num_workers = 2;
   int64_t prefetch_factor = 2;
   bool pin_memory = true;

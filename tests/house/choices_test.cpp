@@ -61,6 +61,7 @@ TEST(House, ChoicesAreNotComparedAsText) {
       {"model/model_config.cpp", {"auto", "none"}},
       {"model/families/llama/llama_huggingface.cpp", {"llama3"}},
       {"data/render/json_messages.cpp", {"text"}},
+      {"data/render/render.cpp", {"auto", "none"}},
   };
   const auto names = names_of_choices();
   ASSERT_GT(names.size(), 60u);
