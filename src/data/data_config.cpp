@@ -40,9 +40,7 @@ void DataConfig::describe(Fields& fields) {
   fields.add("source_field", source_field, "Of pairs as JSON objects: the field with the sentence");
   fields.add("target_field", target_field, "Of pairs as JSON objects: the field with the translation");
   fields.add("rows", rows, "How documents become rows (sequences)");
-  fields.add("shuffle", shuffle,
-             "Rows in another order in each pass, and for pack, fit_crop and fit_pad documents in another "
-             "order; false: as the files have them");
+  fields.add("order", order, "The order of documents and rows");
   fields
       .add("seq_len", seq_len, "Sequence length: tokens in a row; 0: by the size of the data and the device")
       .range(0, 1 << 20);

@@ -87,6 +87,15 @@ inline constexpr auto kChoices<RowKind> = std::to_array<Choice<RowKind>>({
     {RowKind::kFitPad, "fit_pad", "nanochat's SFT: the longest that fits, and the rest of the row empty"},
 });
 
+enum class DocumentOrder { kShuffled, kFiles, kNanochat };
+template <>
+inline constexpr auto kChoices<DocumentOrder> = std::to_array<Choice<DocumentOrder>>({
+    {DocumentOrder::kShuffled, "shuffled", "by train.seed, rows in another order in each pass"},
+    {DocumentOrder::kFiles, "files", "as the files have them, in every pass"},
+    {DocumentOrder::kNanochat, "nanochat",
+     "as nanochat's SFT mixes its tasks, by the generators of NumPy and Python with its seed"},
+});
+
 enum class OnBadRecord { kAuto, kSkip, kFail };
 template <>
 inline constexpr auto kChoices<OnBadRecord> = std::to_array<Choice<OnBadRecord>>({
@@ -114,7 +123,7 @@ struct DataConfig {
   std::string choices_field = "choices", source_field = "source", target_field = "target";
   std::vector<std::string> ignore_fields;
   RowKind rows = RowKind::kStream;
-  bool shuffle = true;
+  DocumentOrder order = DocumentOrder::kShuffled;
   int64_t seq_len = 256;
   int64_t batch_tokens = 4096;
   int64_t bucket = 0;

@@ -8,6 +8,8 @@
 #include "data/batch/loader.h"
 #include "data/byte_tokenizer.h"
 #include "data/render/render.h"
+#include "data/store/mixed_documents.h"
+#include "data/store/nanochat_order.h"
 #include "support.h"
 
 namespace tightloop {
@@ -172,6 +174,36 @@ TEST(FitRows, KeepTheirOrderInTheLoader) {
   Loader later(documents, options);
   const Batch& batch = later.next();
   EXPECT_TRUE(std::equal(batch.inputs, batch.inputs + 20, fill_fit(later.plan(), 51 % rows).inputs.begin()));
+}
+
+// Documents of several sources in the order of nanochat's mixture: each is one token, its number in its
+// source.
+TEST(NanochatOrder, IsThatOfItsMixture) {
+  const json& mixture = nanochat_golden()["mixture"];
+  std::vector<MixedDocuments::Source> sources;
+  std::vector<std::string> names;
+  for (const auto& source : mixture["sources"]) {
+    auto store = std::make_shared<TokenStore>(1 << 20);
+    for (int32_t i = 0; i < source[1].get<int32_t>(); ++i)
+      store->append(Tokens{i, 7}, std::vector<uint8_t>{1, 0});
+    sources.push_back({store, source[2].get<double>(), 0});
+    names.push_back(source[0]);
+  }
+  const auto mixed = std::make_shared<MixedDocuments>(sources);
+  const ReorderedDocuments ordered(mixed, nanochat_order(mixed->part_sizes()));
+  ASSERT_EQ(ordered.size(), mixture["order"].size());
+  for (uint64_t i = 0; i < ordered.size(); ++i) {
+    int32_t ids[2];
+    uint8_t mask[2];
+    ordered.read(ordered.begin(i), 2, ids);
+    EXPECT_EQ(ordered.read_mask(ordered.begin(i), 2, mask), 1u);
+    ASSERT_EQ(names.at(ordered.source(i)) + std::to_string(ids[0]), mixture["order"][i]) << "place " << i;
+    EXPECT_EQ(ids[1], 7);
+  }
+  Tokens all(ordered.tokens());
+  ordered.read(0, all.size(), all.data());
+  EXPECT_EQ(std::ranges::count(all, 7), static_cast<int64_t>(ordered.size()) + 1 + 3 + 2)
+      << "three sources have a 7";
 }
 
 // Texts between tokens of the user's choice.

@@ -158,8 +158,28 @@ def sft_rows():
     return {"special_tokens": special, "conversations": conversations, "seq_len": T, "rows": rows}
 
 
+def mixture_order():
+    """Which document comes when: nanochat's TaskMixture over tasks whose rows are shuffled as its datasets are."""
+    from tasks.common import HubDataset, Task, TaskMixture
+
+    class Numbers(Task):
+        def __init__(self, name, size):
+            super().__init__()
+            self.rows = HubDataset(pa.table({"row": [f"{name}{i}" for i in range(size)]})).shuffle(seed=42)
+
+        def num_examples(self):
+            return len(self.rows)
+
+        def get_example(self, index):
+            return self.rows[index]["row"]
+
+    tasks = [("a", 300)] + [("b", 70)] * 3 + [("c", 1)] + [("d", 33)] * 2
+    mixture = TaskMixture([Numbers(*task) for task in tasks])
+    return {"sources": [["a", 300, 1], ["b", 70, 3], ["c", 1, 1], ["d", 33, 2]], "order": [mixture[i] for i in range(len(mixture))]}
+
+
 golden = {"depths": [depth_of(4), depth_of(12), depth_of(20), depth_of(26), depth_of(24, 8), depth_of(3)],
-          "base": base_rows(), "sft": sft_rows()}
+          "base": base_rows(), "sft": sft_rows(), "mixture": mixture_order()}
 path = pathlib.Path(__file__).parent / "nanochat.json"
 path.write_text("{\n" + ",\n".join(f' "{name}": ' + json.dumps(value, separators=(",", ":")) for name, value in golden.items()) + "\n}\n")
 for depth in golden["depths"]:

@@ -39,7 +39,7 @@ LoaderOptions loader_options(const DataConfig& config) {
   LoaderOptions options;
   options.seq_len = config.seq_len;
   options.rows_kind = config.rows;
-  options.keep_order = !config.shuffle;
+  options.keep_order = config.order != DocumentOrder::kShuffled;
   options.threads = static_cast<int>(config.num_workers);
   options.prefetch = static_cast<int>(config.prefetch_factor);
   return options;

@@ -18,7 +18,7 @@ namespace {
 /// while they have their defaults, so that what was prepared before them stays good.
 template <class Section>
 std::string hashed_text(const std::string& name, Section section) {
-  static const std::set<std::string> later{"data.ignore_fields", "data.missing",   "data.shuffle",
+  static const std::set<std::string> later{"data.ignore_fields", "data.missing",   "data.order",
                                            "data.begin_token",   "data.end_token", "chat.answer_tokens"};
   Section standard;
   Fields fields, defaults;
@@ -42,7 +42,7 @@ uint64_t prepare_key(const SourceOptions& options) {
   data.num_workers = standard.num_workers, data.prefetch_factor = standard.prefetch_factor;
   data.pin_memory = standard.pin_memory, data.tokenizer_threads = standard.tokenizer_threads;
   data.tokenizer_batch_size = standard.tokenizer_batch_size;
-  data.rows = standard.rows, data.shuffle = standard.shuffle, data.seq_len = standard.seq_len,
+  data.rows = standard.rows, data.order = standard.order, data.seq_len = standard.seq_len,
   data.cache = standard.cache;
   data.tokenize = standard.tokenize, data.missing = standard.missing;
   // Of two files of pairs, 'auto' refuses what 'skip' leaves out.
