@@ -171,17 +171,16 @@ TEST(Recipes, SayWhichStageComesBefore) {
 TEST(Recipes, SayWhereTheirFilesComeFrom) {
   const TempFolder folder;
   // Those that start from another run name their files too, once it is there.
-  fs::create_directories(folder / "parent");
-  write_file_whole(
-      folder / "parent/config.json",
-      R"({"model_type": "gpt2", "vocab_size": 300, "n_embd": 8, "n_head": 1, "n_layer": 1, "n_positions": 8})");
+  const auto parent =
+      run(folder.path(), "tightloop train " + testing::tiny() + "--train.steps 1 --run.name parent");
+  ASSERT_EQ(parent.exit_code, 0) << parent.output;
   for (const char* name :
        {"gpt2-124m", "minimind-64m-lora", "minimind-64m-pretrain", "minimind-64m-sft",
         "minimind-64m-sft-padded", "minimind-moe-pretrain", "minimind-moe-sft", "nanochat-base",
         "nanochat-sft", "sft-gsm8k", "shakespeare-char", "translate-multi30k", "translate-tatoeba-zh"}) {
     const bool follows = contains(read_file(kRecipes + name + std::string(".yaml")), "init_from: runs/");
-    const auto outcome =
-        run(folder.path(), "tightloop train " + recipe(name) + (follows ? " --train.init_from parent" : ""));
+    const auto outcome = run(
+        folder.path(), "tightloop train " + recipe(name) + (follows ? "--train.init_from runs/parent" : ""));
     EXPECT_EQ(outcome.exit_code, 3) << outcome.output;
     EXPECT_TRUE(contains(outcome.output, "'data/")) << outcome.output;
     EXPECT_TRUE(contains(outcome.output, "mkdir -p data")) << outcome.output;
@@ -190,6 +189,15 @@ TEST(Recipes, SayWhereTheirFilesComeFrom) {
       run(folder.path(), "tightloop train " + recipe("shakespeare-char") + "--data.train no.txt");
   EXPECT_EQ(mine.exit_code, 3) << mine.output;
   EXPECT_FALSE(contains(mine.output, "curl")) << mine.output;
+}
+
+TEST(Recipes, ThatReadFilesSayWhichTheyAre) {
+  for (const auto& entry : fs::directory_iterator(kRecipes)) {
+    const std::string text = read_file(entry.path());
+    if (contains(text, "\n  train: [") || contains(text, "\n  mixture:")) {
+      EXPECT_TRUE(contains(text, "\n  missing: ")) << entry.path();
+    }
+  }
 }
 
 TEST(Recipes, NameNoFolderThatUsersDoNotHave) {
