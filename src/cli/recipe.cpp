@@ -125,7 +125,10 @@ std::string follow_depth(Recipe& recipe, const Config& config) {
   const auto processes = rendezvous_from_environment();
   const int64_t world = processes ? processes->world : 1;
   const std::string sentence = turns_depth_dial(recipe, config) ? resolve_depth(recipe, config, world) : "";
-  if (!recipe.model.translates()) resolve_accumulate(recipe.train, recipe.data.seq_len, world);
+  // A step that is no whole number of micro-batches is for whoever trains to refuse.
+  const int64_t pass = recipe.train.micro_batch * recipe.data.seq_len * world;
+  if (!recipe.model.translates() && pass > 0 && recipe.train.step_tokens % pass == 0)
+    resolve_accumulate(recipe.train, recipe.data.seq_len, world);
   return sentence;
 }
 
