@@ -16,6 +16,8 @@ row() { printf '%-46s %s\n' "$1" "$2" | tee -a "$table"; }
 work=$(mktemp -d); export TIGHTLOOP_DATA=$carry/data
 MULTI30K=${MULTI30K:-} TATOEBA=${TATOEBA:-}
 works="${WORKS:-gpt2-124m nanochat-d12 nanochat-d20 minimind-64m minimind-moe-198m}"
+# A workload of bench/, or else a recipe.
+workload() { [ -e "bench/workloads/$1.yaml" ] && echo "bench/workloads/$1.yaml" || echo "configs/$1.yaml"; }
 step() { tightloop bench step "$@" --json 2>>"$out/errors.txt" | tail -1; }
 # The numbers of a step that a table has room for.
 brief() { python3 -c '
@@ -48,17 +50,17 @@ END
 }
 
 steps() {
-  row "AdamW alone, gpt2-124m" "$(tightloop bench update configs/gpt2-124m.yaml --json 2>>"$out/errors.txt")"
-  for w in $works; do row "step $w" "$(step "configs/$w.yaml" --synthetic --steps 20 | brief)"; done
+  row "AdamW alone, gpt2-124m" "$(tightloop bench update bench/workloads/gpt2-124m.yaml --json 2>>"$out/errors.txt")"
+  for w in $works; do row "step $w" "$(step "$(workload "$w")" --synthetic --steps 20 | brief)"; done
 }
 
 # The same with what recipes leave out: fp8, nanochat's windows, dropout.
 variants() {
   for w in ${WORKS:-gpt2-124m nanochat-d12 nanochat-d20}; do
-    row "step $w, fp8" "$(step "configs/$w.yaml" --synthetic --steps 20 --train.precision fp8 | brief)"
+    row "step $w, fp8" "$(step "$(workload "$w")" --synthetic --steps 20 --train.precision fp8 | brief)"
     case $w in
-      nanochat*) for p in bf16 fp8; do row "step $w, windows SSSL, $p" "$(step "configs/$w.yaml" --synthetic --steps 20 --model.window_pattern SSSL --train.precision $p | brief)"; done ;;
-      gpt2*) row "step $w, dropout 0.1" "$(step "configs/$w.yaml" --synthetic --steps 20 --model.dropout 0.1 | brief)" ;;
+      nanochat*) for p in bf16 fp8; do row "step $w, windows SSSL, $p" "$(step "$(workload "$w")" --synthetic --steps 20 --model.window_pattern SSSL --train.precision $p | brief)"; done ;;
+      gpt2*) row "step $w, dropout 0.1" "$(step "$(workload "$w")" --synthetic --steps 20 --model.dropout 0.1 | brief)" ;;
     esac
   done
 }
@@ -70,7 +72,7 @@ older() {
   for w in ${WORKS:-gpt2-124m minimind-64m nanochat-d12}; do
     for round in 1 2 3; do
       for build in "$OLDER" "$carry"; do
-        LD_LIBRARY_PATH=$libraries "$build/tightloop" bench step "configs/$w.yaml" --synthetic --steps 20 --json 2>>"$out/errors.txt" |
+        LD_LIBRARY_PATH=$libraries "$build/tightloop" bench step "$(workload "$w")" --synthetic --steps 20 --json 2>>"$out/errors.txt" |
           tail -1 | python3 -c 'import json, sys; print(sys.argv[1], json.load(sys.stdin)["ms"])' "$(basename "$build")" >>"$out/older.$w.txt"
       done
     done
@@ -81,7 +83,7 @@ older() {
 # What the device does in a step, kernel by kernel.
 kernels() {
   for w in ${WORKS:-translate-base gpt2-124m nanochat-d12 minimind-64m}; do
-    tightloop bench step "configs/$w.yaml" --synthetic --steps 10 --profile "$work/trace.json" >"$out/kernels.$w.txt" 2>>"$out/errors.txt"
+    tightloop bench step "$(workload "$w")" --synthetic --steps 10 --profile "$work/trace.json" >"$out/kernels.$w.txt" 2>>"$out/errors.txt"
     row "kernels $w" "$(tail -1 "$out/kernels.$w.txt")"
   done
 }
@@ -90,38 +92,38 @@ naive() {
   for w in $works; do
     # In fp32 all rows of the largest do not fit at once: the naive loop then takes a quarter of them, four times.
     local parts=; [ "$w" = nanochat-d20 ] && parts='--train.micro_batch 8 --train.accumulate 4'
-    row "naive $w $parts" "$(step "configs/$w.yaml" --synthetic --naive --steps 5 $parts | brief)"
+    row "naive $w $parts" "$(step "$(workload "$w")" --synthetic --naive --steps 5 $parts | brief)"
   done
 }
 
 graphs() {
-  row "graphs off / on, minimind-64m B1 T256" "$(step configs/minimind-64m.yaml --synthetic --steps 20 --train.micro_batch 1 --data.seq_len 256 --against train.graph=off | brief)"
-  row "graphs off / on, minimind-64m B32 T768" "$(step configs/minimind-64m.yaml --synthetic --steps 5 --against train.graph=off | brief)"
-  row "interval 1 / 10, minimind-64m B1 T256" "$(step configs/minimind-64m.yaml --synthetic --steps 20 --train.micro_batch 1 --data.seq_len 256 --against train.loss_extract_interval=1 | brief)"
+  row "graphs off / on, minimind-64m B1 T256" "$(step bench/workloads/minimind-64m.yaml --synthetic --steps 20 --train.micro_batch 1 --data.seq_len 256 --against train.graph=off | brief)"
+  row "graphs off / on, minimind-64m B32 T768" "$(step bench/workloads/minimind-64m.yaml --synthetic --steps 5 --against train.graph=off | brief)"
+  row "interval 1 / 10, minimind-64m B1 T256" "$(step bench/workloads/minimind-64m.yaml --synthetic --steps 20 --train.micro_batch 1 --data.seq_len 256 --against train.loss_extract_interval=1 | brief)"
 }
 
 memory() {
   for checkpointing in none all; do
-    row "memory gpt2-124m, checkpointing $checkpointing" "$(step configs/gpt2-124m.yaml --synthetic --steps 5 --train.fused_head on --model.gradient_checkpointing $checkpointing | brief)"
-    row "  fit says" "$(tightloop fit configs/gpt2-124m.yaml --train.fused_head on --model.gradient_checkpointing $checkpointing --json 2>>"$out/errors.txt" | python3 -c 'import json,sys; r = json.load(sys.stdin)["predicted_bytes"]; print({k: round(v / 2**30, 3) for k, v in r.items()})')"
+    row "memory gpt2-124m, checkpointing $checkpointing" "$(step bench/workloads/gpt2-124m.yaml --synthetic --steps 5 --train.fused_head on --model.gradient_checkpointing $checkpointing | brief)"
+    row "  fit says" "$(tightloop fit bench/workloads/gpt2-124m.yaml --train.fused_head on --model.gradient_checkpointing $checkpointing --json 2>>"$out/errors.txt" | python3 -c 'import json,sys; r = json.load(sys.stdin)["predicted_bytes"]; print({k: round(v / 2**30, 3) for k, v in r.items()})')"
   done
-  tightloop fit configs/gpt2-124m.yaml --memory 16 2>>"$out/errors.txt" | tee "$out/fit.txt" | tail -12
-  local advice; advice=$(tightloop fit configs/gpt2-124m.yaml --memory 16 --json 2>>"$out/errors.txt" | python3 -c 'import json,sys; a = json.load(sys.stdin)["advice"]; print("--train.micro_batch", a["train.micro_batch"], "--train.accumulate", a["train.accumulate"], "--train.fused_head on --model.gradient_checkpointing", a["model.gradient_checkpointing"])')
-  row "fit for 16 GiB: $advice" "$(step configs/gpt2-124m.yaml --synthetic --steps 5 --train.memory_limit 16 $advice | brief)"
+  tightloop fit bench/workloads/gpt2-124m.yaml --memory 16 2>>"$out/errors.txt" | tee "$out/fit.txt" | tail -12
+  local advice; advice=$(tightloop fit bench/workloads/gpt2-124m.yaml --memory 16 --json 2>>"$out/errors.txt" | python3 -c 'import json,sys; a = json.load(sys.stdin)["advice"]; print("--train.micro_batch", a["train.micro_batch"], "--train.accumulate", a["train.accumulate"], "--train.fused_head on --model.gradient_checkpointing", a["model.gradient_checkpointing"])')
+  row "fit for 16 GiB: $advice" "$(step bench/workloads/gpt2-124m.yaml --synthetic --steps 5 --train.memory_limit 16 $advice | brief)"
 }
 
 data() {
   local text=$carry/data/text/tinyshakespeare.txt gsm8k=$carry/data/chat/gsm8k_train.jsonl
-  tightloop prepare configs/gpt2-124m.yaml --data.source text --data.train "$text" --tokenizer.path "$carry/data/tokenizers/gpt2" --output "$work/shards" >>"$out/errors.txt" 2>&1
-  row "gpt2-124m from shards" "$(step configs/gpt2-124m.yaml --steps 40 --data.source shards --data.train "$work/shards" --tokenizer.path "$carry/data/tokenizers/gpt2" --profile "$work/trace.json" | brief)"
+  tightloop prepare bench/workloads/gpt2-124m.yaml --data.source text --data.train "$text" --tokenizer.path "$carry/data/tokenizers/gpt2" --output "$work/shards" >>"$out/errors.txt" 2>&1
+  row "gpt2-124m from shards" "$(step bench/workloads/gpt2-124m.yaml --steps 40 --data.source shards --data.train "$work/shards" --tokenizer.path "$carry/data/tokenizers/gpt2" --profile "$work/trace.json" | brief)"
   row "minimind-64m SFT from JSONL" "$(step configs/sft-gsm8k.yaml --steps 40 --data.train "$gsm8k" --data.seq_len 768 --train.micro_batch 32 --train.accumulate 1 --model.preset minimind-64m --model.layers 8 --model.width 768 --model.heads 8 --model.ffn 2432 --tokenizer.path "$carry/data/tokenizers/minimind" --profile "$work/trace2.json" | brief)"
 }
 
 costs() {
   local off='log.reduced_logging=true log.log_dataset_metrics=false log.memory_steps=0 train.logging_steps=1000000'
   for w in gpt2-124m minimind-64m; do
-    row "accounting off / on, $w" "$(step "configs/$w.yaml" --synthetic --steps 5 --against train.time_parts=false | brief)"
-    row "logging off / on, $w" "$(step "configs/$w.yaml" --synthetic --steps 10 --against "$off" | brief)"
+    row "accounting off / on, $w" "$(step "$(workload "$w")" --synthetic --steps 5 --against train.time_parts=false | brief)"
+    row "logging off / on, $w" "$(step "$(workload "$w")" --synthetic --steps 10 --against "$off" | brief)"
   done
 }
 
@@ -134,7 +136,7 @@ watching() {
     name=${w%:*} steps=${w#*:}
     for round in 1 2; do
       for how in none all; do
-        tightloop train "configs/$name.yaml" $(vocabulary_of $name) --train.steps $steps --train.eval_steps 0 --train.save_minutes 0 --run.dir "$work" --run.name watched --overwrite \
+        tightloop train "$(workload "$name")" $(vocabulary_of $name) --train.steps $steps --train.eval_steps 0 --train.save_minutes 0 --run.dir "$work" --run.name watched --overwrite \
           $([ $how = none ] && echo --log.reduced_logging true --log.tensorboard false --log.detail_steps 0 --log.dataset_metrics_steps 0 --log.memory_steps 0) >>"$out/watching.txt" 2>&1 || echo "train failed: $name $how"
         python3 -c '
 import json, sys
@@ -146,7 +148,7 @@ print(sys.argv[2], round(1000 * (lines[-1]["time"] - lines[0]["time"]) / (lines[
     row "watching $name, ms a step" "$(paste -sd' ' "$out/watching.$name.txt")"
   done
   for name in ${SAVED:-gpt2-124m nanochat-d20}; do
-    tightloop train "configs/$name.yaml" $(vocabulary_of $name) --train.steps 180 --train.save_steps 60 --train.eval_steps 0 --run.dir "$work" --run.name saved --overwrite >>"$out/watching.txt" 2>&1 || echo "train failed: $name"
+    tightloop train "$(workload "$name")" $(vocabulary_of $name) --train.steps 180 --train.save_steps 60 --train.eval_steps 0 --run.dir "$work" --run.name saved --overwrite >>"$out/watching.txt" 2>&1 || echo "train failed: $name"
     row "saves of $name" "$(python3 -c '
 import json, sys
 for event in map(json.loads, open(sys.argv[1])):
@@ -156,7 +158,7 @@ for event in map(json.loads, open(sys.argv[1])):
 
 deterministic() {
   for w in gpt2-124m minimind-64m; do
-    row "deterministic / not, $w" "$(step "configs/$w.yaml" --synthetic --steps 5 | brief) against $(step "configs/$w.yaml" --synthetic --steps 5 --train.deterministic true | brief)"
+    row "deterministic / not, $w" "$(step "$(workload "$w")" --synthetic --steps 5 | brief) against $(step "$(workload "$w")" --synthetic --steps 5 --train.deterministic true | brief)"
   done
 }
 
@@ -220,15 +222,17 @@ print(" ".join(f"{x:.4f} {y:.4f};" for x, y in zip(a, b)), f"means {sum(a) / len
 }
 
 stages() {
-  for recipe in nanochat-d4-base nanochat-d4-mid nanochat-d4-sft; do
+  local root=$PWD
+  for recipe in nanochat-base nanochat-sft; do
     for checkpointing in none all; do
       local started=$SECONDS name=$recipe-$checkpointing
-      (cd "$work" && mkdir -p configs && sed "s|runs/nanochat-d4-\([a-z]*\)|runs/nanochat-d4-\1-$checkpointing|" "$OLDPWD/configs/$recipe.yaml" >"configs/$name.yaml" &&
-        tightloop train "configs/$name.yaml" --train.steps 20 --train.logging_steps 1 --train.deterministic true --model.gradient_checkpointing $checkpointing) >>"$out/stages.txt" 2>&1
+      (cd "$work" && tightloop data sample "$root/configs/$recipe.yaml" --to . &&
+        tightloop train "$root/configs/$recipe.yaml" --run.name "$name" $([ $recipe = nanochat-base ] && echo --model.depth 4 --tokenizer.vocab_size 1024 || echo --train.init_from runs/nanochat-base-$checkpointing) \
+          --data.seq_len 512 --train.micro_batch 4 --train.accumulate 1 --train.epochs 0 --train.steps 20 --train.logging_steps 1 --train.deterministic true --model.gradient_checkpointing $checkpointing) >>"$out/stages.txt" 2>&1
       row "$name" "exit $?, losses $(grep -oE '"training/loss":[0-9.]+' "$work/runs/$name/metrics.jsonl" | cut -d: -f2 | sha1sum | cut -c1-8) $(grep -oE '"training/loss":[0-9.]+' "$work/runs/$name/metrics.jsonl" | cut -d: -f2 | sed -n '1p;$p' | paste -sd' '), $((SECONDS - started)) s"
     done
   done
-  row "checkpointing all / none, nanochat-d4" "$(step configs/nanochat-d4-base.yaml --synthetic --model.vocab_size 1024 --steps 10 --against model.gradient_checkpointing=all | brief)"
+  row "checkpointing all / none, nanochat-d4" "$(step configs/nanochat-base.yaml --synthetic --model.depth 4 --model.vocab_size 1024 --data.seq_len 512 --train.micro_batch 4 --train.accumulate 1 --steps 10 --against model.gradient_checkpointing=all | brief)"
 }
 
 shakespeare() {

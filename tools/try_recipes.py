@@ -1,89 +1,63 @@
 #!/usr/bin/env python3
-"""Tries every recipe of configs/ as its user would, at a tiny size: on files of the right kind, made on the spot, it
-trains some steps, is stopped, resumes, is evaluated, asked something and exported.
+"""Tries every recipe of configs/ as its user would, at a tiny size: on files that `tightloop data sample` makes up in the
+format of those that it reads, it trains some steps, is stopped, resumes, is evaluated, asked something and exported.
 
-  tools/try_recipes.py [--quick] [--program build/tightloop] [RECIPE ...]
+  tools/try_recipes.py [--quick] [--brief] [--program build/tightloop] [RECIPE ...]
 
 Prints each command, and a table at the end: what worked, or the first line of what went wrong. --quick takes one recipe
-of each kind. Exit code 1 where anything failed.
+of each kind; --brief makes files and trains, and no more. Exit code 1 where anything failed.
 """
-import argparse, json, os, re, shlex, subprocess, sys, tempfile, time
+import argparse, os, re, shlex, subprocess, sys, tempfile, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-QUICK = ["text", "nanochat-d4-base", "nanochat-d4-mid", "minimind-64m-pretrain", "minimind-64m-sft", "finetune", "sft-gsm8k",
+QUICK = ["text", "nanochat-base", "nanochat-sft", "minimind-64m-pretrain", "minimind-64m-sft", "finetune", "sft-gsm8k",
          "translate-multi30k"]
 COMMON = ("--train.device cpu --train.precision fp32 --train.threads 1 --train.epochs 0 --train.steps 6 --train.logging_steps 2 "
           "--train.micro_batch 4 --train.accumulate 1 --train.eval_batches 2 --data.num_workers 0").split()
 PARENT = "minimind-64m-pretrain"  # of configs/finetune.yaml, which leaves it to its user
-ROWS = "--data.seq_len 48".split()
+ROWS = "--data.seq_len 96".split()
 VOCABULARY = "--tokenizer.vocab_size 400 --model.vocab_size 0".split()
-SMALL = "--model.layers 2 --model.width 32 --model.heads 2".split()
-WORDS = "the a small old red dog cat house tree river sees finds likes near under today often and we they".split()
-
-
-def sentence(seed):
-    words = (WORDS[(seed * 7919 // 3 ** i + i) % len(WORDS)] for i in range(5 + seed % 5))
-    return " ".join(words).capitalize() + "."
-
-
-def write_files(folder):
-    """A user's files: text, conversations, questions, and pairs in two files and in one."""
-    def write(name, text):
-        with open(os.path.join(folder, name), "w") as out:
-            out.write(text)
-    write("text.txt", "\n\n".join(" ".join(sentence(5 * p + i) for i in range(4)) for p in range(150)))
-    chats = [{"messages": [{"role": "user", "content": "Say: " + sentence(i)}, {"role": "assistant", "content": sentence(i)}]}
-             for i in range(150)]
-    write("chats.jsonl", "".join(json.dumps(chat) + "\n" for chat in chats))
-    write("questions.jsonl", "".join(json.dumps({"question": f"What is {i} + 1?", "answer": f"It is {i + 1}. #### {i + 1}"}) + "\n"
-                                     for i in range(150)))
-    pairs = [(sentence(i), sentence(i)[::-1]) for i in range(300)]
-    write("source.txt", "".join(a + "\n" for a, _ in pairs))
-    write("target.txt", "".join(b + "\n" for _, b in pairs))
-    write("pairs.tsv", "".join(f"{a}\t{b}\n" for a, b in pairs))
+SMALL = "--model.layers 2 --model.width 32 --model.heads 2 --model.head_size 16".split()
 
 
 def kind_of(name, text):
     if "translate" in name:
         return "pairs"
-    if re.search(r"^  mixture:", text, re.M):
-        return "mixture"
-    if "format: question" in text:
-        return "questions"
-    return "chat" if "stage: sft" in text else "text"
+    if "format: question" in text or "stage: sft" in text or name == "finetune":
+        return "chat"
+    return "text"
+
+
+def own_files(name):
+    """Where a recipe leaves the files to its user."""
+    return {"text": "--data.train text.txt", "finetune": "--data.train chats.jsonl",
+            "translate": "--data.train pairs.tsv"}.get(name, "").split()
 
 
 def settings_of(name, text, kind):
-    """What a user gives, and what makes it tiny."""
-    given = {"text": "--data.source text --data.train text.txt",
-             "questions": "--data.train questions.jsonl",
-             "chat": "--data.source jsonl --data.train chats.jsonl",
-             "mixture": "--data.mixture 'name=words source=text train=text.txt weight=1,name=mine source=jsonl train=chats.jsonl weight=1'",
-             "pairs": "--data.source pairs --data.train pairs.tsv"}[kind]
-    if "train_target" in text:
-        given = "--data.train source.txt --data.train_target target.txt --data.val source.txt --data.val_target target.txt"
-    if name == "quickstart":
-        given = "--tasks.questions 400 --tasks.held_out 20"
+    """What makes it tiny."""
     tiny = list(COMMON)
     parent = re.search(r"init_from: runs/(\S+)", text)
     if name == "finetune":
-        parent, given = True, given + " --train.init_from runs/" + PARENT
+        parent, tiny = True, tiny + ["--train.init_from", "runs/" + PARENT]
+    if "tasks:" in text or name == "quickstart":
+        tiny += "--tasks.questions 400 --tasks.held_out 20".split()
     if kind == "pairs":
         tiny += "--data.seq_len 96 --data.batch_tokens 512 --train.eval_translations 2 --tokenizer.vocab_size 60".split()
-        tiny += SMALL + "--model.ffn 64 --model.vocab_size 0".split()
+        tiny += SMALL[:-2] + "--model.ffn 64 --model.vocab_size 0".split()
     elif parent:
         tiny += ROWS
     else:
-        tiny += ROWS + SMALL + VOCABULARY
-        if "nanochat" in text:
-            tiny += ["--model.depth", "0"]
-        if "minimind" in text and "preset" in text:
+        tiny += ROWS + VOCABULARY + (SMALL if "nanochat" in name or "minimind" in name else SMALL[:-2])
+        if "minimind" in name:
             tiny += "--model.kv_heads 1 --model.ffn 64".split()
         if "moe" in name:
             tiny += "--model.expert_ffn 32".split()
         if name == "quickstart":
-            tiny = [x if x != "48" else "24" for x in tiny]
-    return shlex.split(given) + tiny
+            tiny = [x if x != "96" else "24" for x in tiny]
+    if "holdout: 0.00" in text:
+        tiny += "--data.holdout 0.05".split()
+    return own_files(name) + tiny
 
 
 class Trial:
@@ -107,13 +81,14 @@ class Trial:
         return "NO"
 
 
-def attempt(program, folder, name):
+def attempt(program, folder, name, brief):
     path = os.path.join(ROOT, "configs", name + ".yaml")
     text = open(path).read()
     kind, run = kind_of(name, text), os.path.join("runs", name)
     trial, row = Trial(program, folder), {}
-    row["trains"] = trial.must(["train", path, "--train.stop_at", "3"] + settings_of(name, text, kind))
-    if not trial.failure:
+    row["files"] = trial.must(["data", "sample", path, "--to", "."] + own_files(name))
+    row["trains"] = trial.must(["train", path, "--train.stop_at", "0" if brief else "3"] + settings_of(name, text, kind))
+    if not trial.failure and not brief:
         row["resumes"] = trial.must(["train", "--resume", run, "--train.stop_at", "0"])
         saved = os.path.isdir(os.path.join(folder, run, "checkpoints", "step-00000006"))
         if not saved:
@@ -121,7 +96,7 @@ def attempt(program, folder, name):
         row["evaluates"] = trial.must(["eval", "--run", run, "--json"])
         if kind == "pairs":
             row["answers"] = trial.must(["translate", "--run", run, "--beam", "1"], "The old dog sees.\n")
-        elif kind in ("chat", "questions"):
+        elif kind == "chat":
             row["answers"] = trial.must(["chat", "--run", run, "--max-tokens", "4", "--temperature", "0"], "Say: hello\n")
         else:
             row["answers"] = trial.must(["generate", "--run", run, "--prompt", "The old", "--max-tokens", "4"])
@@ -136,27 +111,28 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipes", nargs="*", metavar="RECIPE", help="names of recipes, without .yaml; all without any")
     parser.add_argument("--quick", action="store_true", help="one recipe of each kind")
+    parser.add_argument("--brief", action="store_true", help="make files and train, and no more")
     parser.add_argument("--program", default=os.path.join(ROOT, "build", "tightloop"))
     options = parser.parse_args()
     program = os.path.abspath(options.program)
     everything = sorted(name[:-5] for name in os.listdir(os.path.join(ROOT, "configs")) if name.endswith(".yaml"))
-    everything.sort(key=lambda name: name == "finetune")
+    # Parents first.
+    everything.sort(key=lambda name: ("sft" in name) + 2 * ("lora" in name) + (name == "finetune"))
     chosen = options.recipes or (QUICK if options.quick else everything)
     rows, failed = [], 0
     with tempfile.TemporaryDirectory() as folder:
-        write_files(folder)
         for name in chosen:
             began = time.time()
-            row, failure = attempt(program, folder, name)
+            row, failure = attempt(program, folder, name, options.brief)
             failed += failure is not None
             rows.append((name, row, failure, time.time() - began))
-    print(f"\n{'recipe':24} {'trains':7} {'resumes':8} {'evaluates':10} {'answers':8} {'exports':8}")
+    print(f"\n{'recipe':24} {'files':6} {'trains':7} {'resumes':8} {'evaluates':10} {'answers':8} {'exports':8}")
     for name, row, failure, seconds in rows:
-        cells = [row.get(key, "-") for key in ("trains", "resumes", "evaluates", "answers", "exports")]
+        cells = [row.get(key, "-") for key in ("files", "trains", "resumes", "evaluates", "answers", "exports")]
         short = [cell if not cell.startswith("no:") else "no" for cell in cells]
-        print(f"{name:24} {short[0]:7} {short[1]:8} {short[2]:10} {short[3]:8} {short[4]:8} {seconds:5.1f} s")
-        if cells[4].startswith("no:"):
-            print("    export: " + cells[4][4:])
+        print(f"{name:24} {short[0]:6} {short[1]:7} {short[2]:8} {short[3]:10} {short[4]:8} {short[5]:8} {seconds:5.1f} s")
+        if cells[5].startswith("no:"):
+            print("    export: " + cells[5][4:])
         if failure:
             print("    " + failure)
     print(f"{len(rows) - failed} of {len(rows)} recipes work.")

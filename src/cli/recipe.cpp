@@ -12,11 +12,14 @@
 #include "core/log.h"
 #include "core/plugin.h"
 #include "core/terminal/terminal.h"
+#include "data/mixture.h"
+#include "dist/rendezvous.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/unicode/unicode.h"
 #include "train/run/run_length.h"
 #include "train/run/saved_model.h"
 #include "train/settings/auto_sizes.h"
+#include "train/settings/depth_dial.h"
 #include "train/settings/resolve_source.h"
 
 namespace tightloop::cli {
@@ -118,6 +121,17 @@ std::string recipe_file(const std::string& name) {
   return path_exists(installed) ? installed.string() : name;
 }
 
+std::string follow_depth(Recipe& recipe, const Config& config) {
+  const auto processes = rendezvous_from_environment();
+  const int64_t world = processes ? processes->world : 1;
+  const std::string sentence = turns_depth_dial(recipe, config) ? resolve_depth(recipe, config, world) : "";
+  // A step that is no whole number of micro-batches is for whoever trains to refuse.
+  const int64_t pass = recipe.train.micro_batch * recipe.data.seq_len * world;
+  if (!recipe.model.translates() && pass > 0 && recipe.train.step_tokens % pass == 0)
+    resolve_accumulate(recipe.train, recipe.data.seq_len, world);
+  return sentence;
+}
+
 Recipe read_recipe(const std::string& name, const Settings& settings, std::vector<std::string>* notes) {
   const std::string file = recipe_file(name);
   refuse_what_is_no_recipe(file);
@@ -129,7 +143,7 @@ Recipe read_recipe(const std::string& name, const Settings& settings, std::vecto
     if (!whole) return recipe;
     // What the recipe says about its own files says nothing about a user's.
     DataConfig& data = recipe.data;
-    if (config.commanded("data.train")) data.missing.clear();
+    if (config.commanded("data.train") || config.commanded("data.mixture")) data.missing.clear();
     if (!data.missing.empty())
       for (const auto& [name, patterns] : {std::pair{"data.train_target", &data.train_target},
                                            {"data.val", &data.val},
@@ -138,13 +152,17 @@ Recipe read_recipe(const std::string& name, const Settings& settings, std::vecto
           for (const std::string& pattern : *patterns) expand_glob(pattern);  // which says what is not there
     // The sizes of a model that is there already are its own.
     if (!recipe.train.init_from.empty() && recipe.model.leaves_sizes_open()) recipe.model.preset.clear();
+    if (data.source == DataSource::kAuto)
+      require_files(data);  // nobody can look into files that are not there
     const std::vector<std::string> about_source = resolve_source(recipe, config);
     for (const std::string& note : about_source)
       if (!notes) log::info("{}", note);
+    const std::string depth = follow_depth(recipe, config);
     const std::string sizes = has_auto_sizes(recipe) ? resolve_sizes(recipe, config) : "";
     if (notes) {
       *notes = about_source;
-      if (!sizes.empty()) notes->push_back(sizes);
+      for (const std::string& note : {depth, sizes})
+        if (!note.empty()) notes->push_back(note);
     }
     if (recipe.data.seq_len < 2)
       throw usage_error("data.seq_len is {}; a row has at least 2 tokens.", recipe.data.seq_len);
@@ -168,12 +186,18 @@ Recipe read_recipe(const std::string& name, const Settings& settings, std::vecto
 }
 
 void require_files(const DataConfig& data) {
-  if (data.missing.empty() || data.generated()) return;
-  for (const auto* patterns : {&data.train, &data.train_target, &data.val, &data.val_target})
-    for (const std::string& pattern : *patterns)
-      if (matches_of(pattern).empty())
-        throw data_error("'{}' is not there. {} Files of yours instead: --data.train FILE.", pattern,
-                         data.missing);
+  if (data.missing.empty()) return;
+  std::vector<DataConfig> sources{data};
+  if (!data.mixture.empty()) {
+    sources.clear();
+    for (const MixtureEntry& entry : parse_mixture(data)) sources.push_back(entry.data);
+  }
+  const char* own = data.mixture.empty() ? "--data.train FILE" : "--data.mixture ENTRIES";
+  for (const DataConfig& source : sources)
+    for (const auto* patterns : {&source.train, &source.train_target, &source.val, &source.val_target})
+      for (const std::string& pattern : *patterns)
+        if (!source.generated() && matches_of(pattern).empty())
+          throw data_error("'{}' is not there. {} Files of yours instead: {}.", pattern, data.missing, own);
 }
 
 void resolve_model(Recipe& recipe) {

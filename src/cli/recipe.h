@@ -18,6 +18,10 @@ std::string recipe_file(const std::string& name);
 Recipe read_recipe(const std::string& name, const Settings& settings,
                    std::vector<std::string>* notes = nullptr);
 
+/// Fills in what follows from model.depth (train/settings/depth_dial.h) and train.step_tokens, and says what
+/// of the former.
+std::string follow_depth(Recipe& recipe, const Config& config);
+
 /// A data error that says where to get them (data.missing) where files that the recipe itself names are not
 /// there. For verbs that read them.
 void require_files(const DataConfig& data);

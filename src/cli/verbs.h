@@ -49,6 +49,7 @@ void add_bench_generate(CLI::App& bench);
 void add_data(CLI::App& app, const Settings& settings);
 void add_data_order(CLI::App& data, const Settings& settings);
 void add_data_render(CLI::App& data);
+void add_data_sample(CLI::App& data, const Settings& settings);
 /// What runs write about themselves.
 void add_runs(CLI::App& app);
 void add_top(CLI::App& app);

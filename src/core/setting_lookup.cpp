@@ -137,6 +137,9 @@ std::optional<std::string> Config::guess(const std::string& word) const {
         if (plain_name(other) == name) return same.key;
         add(section.empty() ? other : section_part(same.key) + "." + other, same.key);
       }
+  // "train.step" is "train.steps".
+  if (const auto plural = std::ranges::find(written, key + "s"); plural != written.end())
+    return meant[plural - written.begin()];
   // "train.keep" is rather "train.keep_best" than another word of four letters.
   std::optional<std::string> begun;
   const bool known = std::ranges::count(written, key) > 0;

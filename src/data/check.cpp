@@ -64,7 +64,9 @@ void plan(const DataConfig& config, bool pairs_in, const std::shared_ptr<const D
       part.rows = pairs.batches(), part.long_documents = pairs.long_pairs(),
       part.padding_share = pairs.padding_share();
     } else {
-      const auto rows = make_row_plan(config.rows, documents, config.seq_len, 0, 0);
+      const auto rows =
+          make_row_plan(config.rows, documents, config.seq_len, 0,
+                        config.order == DocumentOrder::kShuffled ? std::optional<uint64_t>(0) : std::nullopt);
       part.rows = rows->rows(), part.long_documents = rows->long_documents(),
       part.padding_share = rows->padding_share(), part.cut_tokens = rows->cut_tokens();
     }

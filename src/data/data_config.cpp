@@ -42,6 +42,7 @@ void DataConfig::describe(Fields& fields) {
   fields.add("source_field", source_field, "Of pairs as JSON objects: the field with the sentence");
   fields.add("target_field", target_field, "Of pairs as JSON objects: the field with the translation");
   fields.add("rows", rows, "How documents become rows (sequences)");
+  fields.add("order", order, "The order of documents and rows");
   fields
       .add("seq_len", seq_len, "Sequence length: tokens in a row; 0: by the size of the data and the device")
       .range(0, 1 << 20);
@@ -56,6 +57,12 @@ void DataConfig::describe(Fields& fields) {
   fields.add(
       "loss_after", loss_after,
       "Learn only what follows the first occurrence of this text in a document, the end token included");
+  fields.add(
+      "begin_token", begin_token,
+      "The token before each text (conversations have those of their template): none, or its name, such "
+      "as <|bos|>");
+  fields.add("end_token", end_token,
+             "The token behind each text: auto (the tokenizer's end of text), none, or its name");
   fields.add("num_workers", num_workers, "Threads that prepare batches; 0: the training thread prepares them")
       .range(0, 256);
   fields.add("prefetch_factor", prefetch_factor, "Batches that each of those threads may prepare ahead")

@@ -85,12 +85,24 @@ inline constexpr auto kChoices<Preferences> = std::to_array<Choice<Preferences>>
 });
 
 /// How documents become rows (sequences).
-enum class RowKind { kStream, kPad, kPack };
+enum class RowKind { kStream, kPad, kPack, kFitCrop, kFitPad };
 template <>
 inline constexpr auto kChoices<RowKind> = std::to_array<Choice<RowKind>>({
     {RowKind::kStream, "stream", "one token stream cut into rows"},
     {RowKind::kPad, "pad", "one padded row each"},
     {RowKind::kPack, "pack", "several packed into a row"},
+    {RowKind::kFitCrop, "fit_crop",
+     "nanochat's base: the longest that fits, and the rest of the row from one that is cut off"},
+    {RowKind::kFitPad, "fit_pad", "nanochat's SFT: the longest that fits, and the rest of the row empty"},
+});
+
+enum class DocumentOrder { kShuffled, kFiles, kNanochat };
+template <>
+inline constexpr auto kChoices<DocumentOrder> = std::to_array<Choice<DocumentOrder>>({
+    {DocumentOrder::kShuffled, "shuffled", "by train.seed, rows in another order in each pass"},
+    {DocumentOrder::kFiles, "files", "as the files have them, in every pass"},
+    {DocumentOrder::kNanochat, "nanochat",
+     "as nanochat's SFT mixes its tasks, by the generators of NumPy and Python with its seed"},
 });
 
 enum class OnBadRecord { kAuto, kSkip, kFail };
@@ -121,10 +133,11 @@ struct DataConfig {
   std::vector<std::string> ignore_fields;
   Preferences preferences = Preferences::kRefuse;
   RowKind rows = RowKind::kStream;
+  DocumentOrder order = DocumentOrder::kShuffled;
   int64_t seq_len = 256;
   int64_t batch_tokens = 4096;
   int64_t bucket = 0;
-  std::string loss_after;
+  std::string loss_after, begin_token = "none", end_token = "auto";
   int64_t num_workers = 2;
   int64_t prefetch_factor = 2;
   bool pin_memory = true;

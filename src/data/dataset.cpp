@@ -17,6 +17,7 @@
 #include "data/store/held_out_tail.h"
 #include "data/store/live_documents.h"
 #include "data/store/mixed_documents.h"
+#include "data/store/nanochat_order.h"
 #include "data/store/prepare.h"
 #include "data/store/prepare_key.h"
 #include "data/store/record_index.h"
@@ -130,6 +131,13 @@ Parts load_parts(const SourceOptions& options, const fs::path& index_folder, Bad
   return {std::make_shared<TokenRange>(all, 0, cut), std::make_shared<TokenRange>(all, cut, all->tokens())};
 }
 
+/// As data.order says; `parts`: how many documents of each source, one after the other.
+std::shared_ptr<const Documents> ordered(std::shared_ptr<const Documents> documents, const DataConfig& config,
+                                         const std::vector<uint64_t>& parts) {
+  if (config.order != DocumentOrder::kNanochat || documents->size() == 0) return documents;
+  return std::make_shared<ReorderedDocuments>(std::move(documents), nanochat_order(parts));
+}
+
 }  // namespace
 
 Dataset load_dataset(const DataConfig& config, const TasksConfig& tasks, const Tokenizer& tokenizer,
@@ -140,6 +148,9 @@ Dataset load_dataset(const DataConfig& config, const TasksConfig& tasks, const T
   if (config.mixture.empty()) {
     std::tie(dataset.train, dataset.val) =
         load_parts({config, tasks, chat, tokenizer, target_tokenizer}, index_folder, dataset.bad);
+    if (config.holds_pairs() && config.order == DocumentOrder::kNanochat)
+      throw usage_error("data.order nanochat is for texts and conversations, not for pairs.");
+    for (auto* part : {&dataset.train, &dataset.val}) *part = ordered(*part, config, {(*part)->size()});
     dataset.sources = {std::string(name_of(config.source))};
     return dataset;
   }
@@ -170,8 +181,14 @@ Dataset load_dataset(const DataConfig& config, const TasksConfig& tasks, const T
       train[i].epochs = epochs[i];
     }
   }
-  dataset.train = std::make_shared<MixedDocuments>(train, unit);
-  dataset.val = std::make_shared<MixedDocuments>(val, unit);
+  if (unit > 1 && config.order == DocumentOrder::kNanochat)
+    throw usage_error("data.order nanochat is for texts and conversations, not for pairs.");
+  const auto mixed = [&](const std::vector<MixedDocuments::Source>& sources) {
+    const auto documents = std::make_shared<MixedDocuments>(sources, unit);
+    return ordered(documents, config, documents->part_sizes());
+  };
+  dataset.train = mixed(train);
+  dataset.val = mixed(val);
   return dataset;
 }
 

@@ -26,13 +26,12 @@ uint64_t bytes_before_tail(const DataConfig& config) {
   return static_cast<uint64_t>(static_cast<double>(bytes) * (1 - config.holdout));
 }
 
-/// The first `size` bytes, without a part of a character at their end.
+}  // namespace
+
 std::string_view whole_characters_of(std::string_view bytes, size_t size) {
   while (size > 0 && (static_cast<uint8_t>(bytes[size]) & 0xc0) == 0x80) --size;
   return bytes.substr(0, size);
 }
-
-}  // namespace
 
 TrainingText::TrainingText(const DataConfig& config, const TasksConfig& tasks, PairSide side)
     : side_(side),

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "data/data_config.h"
 #include "data/generate/tasks.h"
@@ -19,6 +20,9 @@ inline constexpr auto kChoices<PairSide> = std::to_array<Choice<PairSide>>({
     {PairSide::kSource, "source"},
     {PairSide::kTarget, "target"},
 });
+
+/// The first `size` bytes of a longer text, without a part of a character at their end.
+std::string_view whole_characters_of(std::string_view bytes, size_t size);
 
 /// The plain texts of the train part, one after the other: what a tokenizer of one's own is trained on. Of
 /// conversations, the words of all turns. Held-out documents are left out; of a held-out tail, as large

@@ -27,7 +27,9 @@ void ModelConfig::describe(Fields& fields) {
   fields.add("family", family, "Architecture").choices(names);
   fields
       .add("depth", depth,
-           "nanochat's one dial: layers, width (64 a layer, in heads of 128) and heads follow; 0: off")
+           "nanochat's one dial: layers, width (64 a layer, in heads of 128) and heads follow, and where a "
+           "recipe "
+           "or the command line sets it also batch, rates, weight decay and steps (docs/recipes.md); 0: off")
       .range(0, 1000);
   fields.add("layers", layers, "Transformer layers (seq2seq: of the decoder)").range(1, 1000);
   fields.add("width", width, "Hidden size: width of the residual stream").range(1, 1 << 20);

@@ -19,6 +19,14 @@ void TokenizerConfig::describe(Fields& fields) {
            "Size of a trained vocabulary; 257: one token a byte, and the end of text; 0: by the size of the "
            "data")
       .range(0, 1'000'000);
+  fields
+      .add("train_bytes", train_bytes,
+           "Text that a tokenizer is trained on at most, from the beginning of the files; 0: all of it")
+      .range(0, 1e15);
+  fields
+      .add("document_bytes", document_bytes,
+           "Of each document, what a tokenizer is trained on at most; 0: all of it")
+      .range(0, 1e15);
   fields.add("pattern", pattern, "How text is split before merging");
   fields.add(
       "special_tokens", special_tokens,

@@ -25,6 +25,7 @@ struct TokenizerConfig {
   std::string path, target_path;
   TokenizerType type = TokenizerType::kByteBpe;
   int64_t vocab_size = 4096;
+  int64_t train_bytes = 0, document_bytes = 0;
   bool size_is_chosen = false;  // by the program: no setting, and text that gives fewer tokens is no surprise
   double character_coverage = 0.9995;
   bool joint = true;

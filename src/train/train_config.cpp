@@ -9,6 +9,8 @@ void TrainConfig::describe(Fields& fields) {
              "Start from the weights of a run (also RUN@best, RUN@300), a checkpoint or a Hugging Face "
              "folder; its model and tokenizer "
              "are taken over where the recipe says nothing else");
+  fields.add("init_optimizer", init_optimizer,
+             "With a run as train.init_from: its optimizer's moments too; learning rates are this recipe's");
   fields.add("stage", stage, "What this run is a stage of, such as base, mid or sft: kept in checkpoints");
   fields.add("device", device, "Where to train: auto (a GPU where there is one), cpu, cuda or cuda:N");
   fields.add("precision", precision, "Compute dtype; master weights and accumulation stay in fp32");
@@ -28,6 +30,16 @@ void TrainConfig::describe(Fields& fields) {
       .range(0, 1 << 20);
   fields.add("accumulate", accumulate, "Gradient accumulation: micro-batches per optimizer step")
       .range(1, 1 << 20);
+  fields
+      .add("step_tokens", step_tokens,
+           "Tokens of an optimizer step, over all processes: train.accumulate follows from it; 0: "
+           "train.accumulate counts")
+      .range(0, 1e15);
+  fields
+      .add("data_ratio", data_ratio,
+           "With model.depth: tokens to train on for each parameter in matrices and head (nanochat: 12), "
+           "which train.steps follow from")
+      .range(0, 1e6);
   fields.add("loss_norm", loss_norm, "What the loss is divided by");
   fields
       .add("fused_head", fused_head,

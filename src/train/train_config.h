@@ -103,8 +103,8 @@ inline constexpr auto kChoices<BestBy> = std::to_array<Choice<BestBy>>({
 struct TrainConfig {
   std::string device = "auto";
   Precision precision = Precision::kAuto;
-  int64_t steps = 1000, micro_batch = 32, accumulate = 1, seed = 1337;
-  double epochs = 0;
+  int64_t steps = 1000, micro_batch = 32, accumulate = 1, step_tokens = 0, seed = 1337;
+  double epochs = 0, data_ratio = 0;
   // Loss
   LossNorm loss_norm = LossNorm::kGlobal;
   AutoSwitch fused_head = AutoSwitch::kAuto;
@@ -144,6 +144,7 @@ struct TrainConfig {
   int64_t eval_translations = 0;
   BleuTokens bleu_tokenize = BleuTokens::k13a;
   std::string init_from, stage;
+  bool init_optimizer = false;
 
   void describe(Fields& fields);
 };

@@ -26,6 +26,7 @@
 #include "train/run/checkpoint.h"
 #include "train/run/run_length.h"
 #include "train/run/run_settings.h"
+#include "train/run/saved_model.h"
 #include "train/settings/auto_sizes.h"
 #include "train/settings/memory_plan.h"
 
@@ -69,6 +70,8 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
         "(TrainerOptions::resume_from), or choose another folder.",
         run_.root().string());
   require_best_by(recipe_);
+  if (!recipe_.model.translates())
+    resolve_accumulate(recipe_.train, recipe_.data.seq_len, processes_.world());
   const auto& train = recipe_.train;
   use_threads(train.threads);
   recipe_.ops.apply();
@@ -101,6 +104,10 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
   task_->trained().to(target, at::kFloat);
   optimizer_ = std::make_unique<Optimizer>(task_->trained(), train, task_->config(), dtype);
   if (from) optimizer_->load(from->weights, from->optimizer);
+  if (!from && train.init_optimizer) {
+    optimizer_->load_state(SavedModel(train.init_from).optimizer_state());
+    log::info("The optimizer's moments are those of {}.", train.init_from);
+  }
   task_->move_to(target, dtype);
   evaluator_ = std::make_unique<Evaluator>(*task_, device_);
   staging_ = std::make_unique<StepStaging>(*task_, recipe_, *optimizer_, processes_,

@@ -148,13 +148,12 @@ TEST(Recipes, OneIsEnough) {
 TEST(Recipes, SayWhichStageComesBefore) {
   const TempFolder folder;
   fs::create_directories(folder / "configs");
-  for (const char* name : {"nanochat-d4-base.yaml", "nanochat-d4-mid.yaml"})
+  for (const char* name : {"nanochat-base.yaml", "nanochat-sft.yaml"})
     fs::copy_file(fs::path(TIGHTLOOP_SOURCE_DIR "/configs") / name, folder / "configs" / name);
-  const std::string train = "tightloop train configs/nanochat-d4-mid.yaml ";
+  const std::string train = "tightloop train configs/nanochat-sft.yaml ";
   const auto before = run(folder.path(), train);
   EXPECT_EQ(before.exit_code, 2) << before.output;
-  EXPECT_TRUE(contains(before.output, "First: tightloop train configs/nanochat-d4-base.yaml"))
-      << before.output;
+  EXPECT_TRUE(contains(before.output, "First: tightloop train configs/nanochat-base.yaml")) << before.output;
   const auto hub = run(folder.path(), train + "--train.init_from Qwen/Qwen3-0.6B");
   EXPECT_EQ(hub.exit_code, 2) << hub.output;
   EXPECT_TRUE(contains(hub.output, "nothing is downloaded")) << hub.output;
@@ -171,8 +170,17 @@ TEST(Recipes, SayWhichStageComesBefore) {
 
 TEST(Recipes, SayWhereTheirFilesComeFrom) {
   const TempFolder folder;
-  for (const char* name : {"sft-gsm8k", "shakespeare-char", "translate-multi30k", "translate-tatoeba-zh"}) {
-    const auto outcome = run(folder.path(), "tightloop train " + recipe(name));
+  // Those that start from another run name their files too, once it is there.
+  const auto parent =
+      run(folder.path(), "tightloop train " + testing::tiny() + "--train.steps 1 --run.name parent");
+  ASSERT_EQ(parent.exit_code, 0) << parent.output;
+  for (const char* name :
+       {"gpt2-124m", "minimind-64m-lora", "minimind-64m-pretrain", "minimind-64m-sft",
+        "minimind-64m-sft-padded", "minimind-moe-pretrain", "minimind-moe-sft", "nanochat-base",
+        "nanochat-sft", "sft-gsm8k", "shakespeare-char", "translate-multi30k", "translate-tatoeba-zh"}) {
+    const bool follows = contains(read_file(kRecipes + name + std::string(".yaml")), "init_from: runs/");
+    const auto outcome = run(
+        folder.path(), "tightloop train " + recipe(name) + (follows ? "--train.init_from runs/parent" : ""));
     EXPECT_EQ(outcome.exit_code, 3) << outcome.output;
     EXPECT_TRUE(contains(outcome.output, "'data/")) << outcome.output;
     EXPECT_TRUE(contains(outcome.output, "mkdir -p data")) << outcome.output;
@@ -183,13 +191,67 @@ TEST(Recipes, SayWhereTheirFilesComeFrom) {
   EXPECT_FALSE(contains(mine.output, "curl")) << mine.output;
 }
 
+TEST(Recipes, ThatReadFilesSayWhichTheyAre) {
+  for (const auto& entry : fs::directory_iterator(kRecipes)) {
+    const std::string text = read_file(entry.path());
+    if (contains(text, "\n  train: [") || contains(text, "\n  mixture:")) {
+      EXPECT_TRUE(contains(text, "\n  missing: ")) << entry.path();
+    }
+  }
+}
+
 TEST(Recipes, NameNoFolderThatUsersDoNotHave) {
   for (const auto& entry : fs::directory_iterator(kRecipes)) {
     EXPECT_FALSE(contains(read_file(entry.path()), "shared/")) << entry.path();
   }
 }
 
-// tools/try_recipes.py without --quick tries all of them.
+// On files that the program makes up in the format of those that each of them reads.
+TEST(Recipes, AllTrainOnTheirSamples) {
+  const TempFolder folder;
+  const auto outcome =
+      run(folder.path(), "python3 '" TIGHTLOOP_SOURCE_DIR
+                         "/tools/try_recipes.py' --brief --program '" TIGHTLOOP_BINARY_DIR "/tightloop'");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+}
+
+TEST(Recipes, SamplesLeaveFilesAsTheyAre) {
+  const TempFolder folder;
+  fs::create_directories(folder / "data/minimind");
+  write_file_whole(folder / "data/minimind/sft_t2t_mini.jsonl", "mine");
+  const auto again = run(folder.path(), "tightloop data sample " + recipe("minimind-64m-sft") + "--to .");
+  EXPECT_EQ(again.exit_code, 0) << again.output;
+  EXPECT_TRUE(contains(again.output, "is there already")) << again.output;
+  EXPECT_EQ(read_file(folder / "data/minimind/sft_t2t_mini.jsonl"), "mine");
+  const auto none = run(folder.path(), "tightloop data sample " + recipe("quickstart") + "--to .");
+  EXPECT_EQ(none.exit_code, 0) << none.output;
+  EXPECT_TRUE(contains(none.output, "reads no files")) << none.output;
+  const auto open = run(folder.path(), "tightloop data sample " + recipe("text") + "--to .");
+  EXPECT_EQ(open.exit_code, 2) << open.output;
+  EXPECT_TRUE(contains(open.output, "--data.train")) << open.output;
+}
+
+// What the dial chose is in the values of the recipe, and in the first lines of a run.
+TEST(Recipes, ShowWhatTheDepthDialChose) {
+  const TempFolder folder;
+  const auto shown =
+      run(folder.path(), "tightloop config " + recipe("nanochat-base") + "--model.depth 20 --yaml");
+  ASSERT_EQ(shown.exit_code, 0) << shown.output;
+  for (const char* line :
+       {"  width: 1280\n", "  heads: 10\n", "  vocab_size: 32768\n", "  step_tokens: 1048576\n",
+        "  accumulate: 16\n", "  steps: 4980\n", "  warmup_steps: 40\n", "  decay_fraction: 0.65\n",
+        "  min_lr: 0.05\n", "  clip: 0\n", "  seq_len: 2048\n", "  optimizer: \"muon\"\n"})
+    EXPECT_TRUE(contains(shown.output, line)) << line << shown.output;
+  ASSERT_EQ(run(folder.path(), "tightloop data sample " + recipe("nanochat-base") + "--to .").exit_code, 0);
+  const auto trained = run(folder.path(), "tightloop train " + recipe("nanochat-base") +
+                                              "--model.depth 1 --tokenizer.vocab_size 300 --data.seq_len 32 "
+                                              "--train.micro_batch 2 --train.accumulate 1 --train.steps 1 "
+                                              "--train.device cpu --train.precision fp32");
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+  EXPECT_TRUE(contains(trained.output, "model.depth 1: 1 layer of 128, 1 head of 128")) << trained.output;
+}
+
+// tools/try_recipes.py without --quick and --brief tries all of them so.
 TEST(Recipes, OneOfEachKindTrainsResumesAnswersAndExports) {
   const TempFolder folder;
   const auto outcome =

@@ -64,6 +64,7 @@ TEST(House, ChoicesAreNotComparedAsText) {
       {"tokenizer/jinja/call_function.cpp", {"last"}},
       {"model/families/llama/llama_huggingface.cpp", {"llama3"}},
       {"data/render/json_messages.cpp", {"text"}},
+      {"data/render/render.cpp", {"auto", "none"}},
   };
   const auto names = names_of_choices();
   ASSERT_GT(names.size(), 60u);

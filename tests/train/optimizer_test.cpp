@@ -226,6 +226,24 @@ TEST_P(MuonRuleOn, FollowsNanochat) {
         << parameter.name;
 }
 
+// For the next stage of a run: moments and count alone, the weights are loaded already.
+TEST(Muon, TakesOverAnothersMoments) {
+  MuonFixture parent, child;
+  Optimizer first(parent.parameters, parent.config, parent.model, at::kFloat);
+  for (int64_t step = 0; step < 3; ++step) parent.step(first, step);
+  Safetensors state;
+  for (const auto& [name, tensor] : first.state()) state.tensors[name] = tensor.clone();
+  Optimizer second(child.parameters, child.config, child.model, at::kFloat);
+  std::vector<at::Tensor> before;
+  for (const auto& [name, tensor] : second.weights()) before.push_back(tensor.clone());
+  second.load_state(state);
+  for (const auto& [name, tensor] : second.state())
+    EXPECT_TRUE(at::equal(tensor, state.tensors.at(name))) << name;
+  const auto after = second.weights();
+  for (size_t i = 0; i < after.size(); ++i)
+    EXPECT_TRUE(at::equal(after[i].second, before[i])) << after[i].first;
+}
+
 TEST(Muon, GoesOnFromItsState) {
   MuonFixture whole, parts;
   Optimizer first(whole.parameters, whole.config, whole.model, at::kFloat);

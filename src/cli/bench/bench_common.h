@@ -53,6 +53,9 @@ inline double milliseconds_of(Device& device, const std::function<void()>& work)
 inline Recipe recipe_to_measure(const std::string& file, const Settings& settings, bool synthetic) {
   Recipe recipe = read_recipe(file, settings);
   if (synthetic) recipe.data.source = DataSource::kRandom, recipe.data.rows = RowKind::kStream;
+  // As many as the tokenizer would have that the recipe trains.
+  if (synthetic && recipe.model.vocab_size == 0 && recipe.tokenizer.path.empty())
+    recipe.model.vocab_size = recipe.tokenizer.vocab_size;
   return recipe;
 }
 

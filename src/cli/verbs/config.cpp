@@ -11,6 +11,7 @@
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "train/run/run_length.h"
 #include "train/settings/recipe.h"
 
 namespace tightloop::cli {
@@ -93,6 +94,8 @@ void show(const ConfigArguments& options, const Settings& settings) {
   else if (!options.file.empty())
     config.load(recipe_file(options.file));
   config.apply(settings);
+  prefer_command_line(recipe.train, config);
+  follow_depth(recipe, config);
   if (options.markdown && !section.empty())
     throw usage_error("--markdown is the page of all sections: leave '{}' out.", section);
   std::string text = config.to_text(section.empty() ? std::optional<std::string>() : section);

@@ -168,6 +168,7 @@ void add_data(CLI::App& app, const Settings& settings) {
   show_verb->callback([=] { show(*options, settings); });
   add_data_order(*data, settings);
   add_data_render(*data);
+  add_data_sample(*data, settings);
 }
 
 }  // namespace tightloop::cli

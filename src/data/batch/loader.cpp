@@ -39,6 +39,7 @@ LoaderOptions loader_options(const DataConfig& config) {
   LoaderOptions options;
   options.seq_len = config.seq_len;
   options.rows_kind = config.rows;
+  options.keep_order = config.order != DocumentOrder::kShuffled;
   options.threads = static_cast<int>(config.num_workers);
   options.prefetch = static_cast<int>(config.prefetch_factor);
   return options;
@@ -64,7 +65,7 @@ const LoaderOptions& checked(const LoaderOptions& options, const Documents* docu
 std::shared_ptr<const RowPlan> make_row_plan(const LoaderOptions& options,
                                              std::shared_ptr<const Documents> documents) {
   return make_row_plan(options.rows_kind, std::move(documents), options.seq_len, options.pad_id,
-                       options.seed);
+                       options.keep_order ? std::nullopt : std::optional(options.seed));
 }
 
 Loader::Loader(std::shared_ptr<const Documents> documents, const LoaderOptions& options)
@@ -96,7 +97,7 @@ int64_t Loader::batches() const {
 
 SampleAt Loader::row_at(int64_t index, int64_t row) const {
   const uint64_t global = rows_before(index) + options_.rank * options_.rows + row;
-  return sample_at(global, plan_->rows(), options_.seed, options_.shuffle);
+  return sample_at(global, plan_->rows(), options_.seed, options_.shuffle && !options_.keep_order);
 }
 
 void Loader::fill(int64_t index, Batch& batch) const {

@@ -22,9 +22,10 @@ struct LoaderOptions {
   RowKind rows_kind = RowKind::kStream;
   int32_t pad_id = 0;
   uint64_t seed = 0;
-  bool shuffle = true;  // false: the rows in order, one pass, the last batch filled up with masked rows
-  int threads = 2;      // 0: batches are made when they are asked for
-  int prefetch = 2;     // batches that each thread may be ahead
+  bool shuffle = true;      // false: the rows in order, one pass, the last batch filled up with masked rows
+  bool keep_order = false;  // documents and rows in their order also where passes are endless
+  int threads = 2;          // 0: batches are made when they are asked for
+  int prefetch = 2;         // batches that each thread may be ahead
   int64_t rank = 0, world = 1;
   int64_t first_batch = 0;                                  // go on from this micro-batch
   std::shared_ptr<const std::vector<int32_t>> token_bytes;  // of each id; null: Batch::bytes stay 0

@@ -86,19 +86,19 @@ void pack(PackedWindow& window, int64_t length) {
 
 }  // namespace
 
-RowPacking::RowPacking(const Documents& documents, int64_t length, uint64_t seed) {
+RowPacking::RowPacking(const Documents& documents, int64_t length, std::optional<uint64_t> seed) {
   // Read in order once: asked for in shuffled order, each is a miss of all caches or a read of the disk.
   std::vector<uint64_t> begins(documents.size() + 1);
   parallel_for(begins.size(), 0, kWindowDocuments, [&](size_t first, size_t end, int /*worker*/) {
     for (size_t i = first; i < end; ++i) begins[i] = documents.begin(i);
   });
-  const Permutation order(documents.size(), seed);
+  const Permutation order(documents.size(), seed.value_or(0));
   std::vector<PackedWindow> windows((documents.size() + kWindowDocuments - 1) / kWindowDocuments);
   parallel_for(windows.size(), 0, 1, [&](size_t first, size_t end, int /*worker*/) {
     for (size_t w = first; w < end; ++w) {
       const uint64_t from = w * kWindowDocuments, count = std::min(documents.size() - from, kWindowDocuments);
       std::vector<Piece> whole(count);
-      for (uint64_t i = 0; i < count; ++i) whole[i].position = order[from + i];
+      for (uint64_t i = 0; i < count; ++i) whole[i].position = seed ? order[from + i] : from + i;
       // On their own, so that many of these misses of all caches are under way at once.
       for (Piece& piece : whole) {
         const uint64_t* begin = &begins[piece.position];

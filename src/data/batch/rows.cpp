@@ -7,9 +7,19 @@
 #include <vector>
 
 #include "core/error.h"
+#include "data/batch/fit.h"
 #include "data/batch/pack.h"
 
 namespace tightloop {
+
+std::string origins_of(const Documents& documents, const std::vector<uint64_t>& numbers) {
+  constexpr size_t kMost = 3;
+  std::string text;
+  for (size_t i = 0; i < std::min(kMost, numbers.size()); ++i)
+    text += (i > 0 ? "; " : "") + documents.origin(numbers[i]);
+  if (numbers.size() > kMost) text += fmt::format("; {} more", numbers.size() - kMost);
+  return text;
+}
 
 namespace {
 
@@ -29,16 +39,6 @@ void pad_positions(const RowSpace& space, int64_t from, int64_t to, int32_t pad_
   std::fill(space.inputs + from, space.inputs + to, pad_id);
   std::fill(space.targets + from, space.targets + to, pad_id);
   std::fill(space.loss_mask + from, space.loss_mask + to, uint8_t{0});
-}
-
-// "'a.txt', line 1; 'a.txt', line 9; 5 more"
-std::string origins_of(const Documents& documents, const std::vector<uint64_t>& numbers) {
-  constexpr size_t kMost = 3;
-  std::string text;
-  for (size_t i = 0; i < std::min(kMost, numbers.size()); ++i)
-    text += (i > 0 ? "; " : "") + documents.origin(numbers[i]);
-  if (numbers.size() > kMost) text += fmt::format("; {} more", numbers.size() - kMost);
-  return text;
 }
 
 class StreamRows : public RowPlan {
@@ -120,7 +120,8 @@ class PaddedRows : public RowPlan {
 
 class PackedRows : public RowPlan {
  public:
-  PackedRows(std::shared_ptr<const Documents> documents, int64_t length, int32_t pad_id, uint64_t seed)
+  PackedRows(std::shared_ptr<const Documents> documents, int64_t length, int32_t pad_id,
+             std::optional<uint64_t> seed)
       : RowPlan(length),
         documents_(std::move(documents)),
         pad_id_(pad_id),
@@ -167,10 +168,19 @@ class PackedRows : public RowPlan {
 }  // namespace
 
 std::unique_ptr<RowPlan> make_row_plan(RowKind kind, std::shared_ptr<const Documents> documents,
-                                       int64_t seq_len, int32_t pad_id, uint64_t seed) {
-  if (kind == RowKind::kStream) return std::make_unique<StreamRows>(std::move(documents), seq_len);
-  if (kind == RowKind::kPad) return std::make_unique<PaddedRows>(std::move(documents), seq_len, pad_id);
-  return std::make_unique<PackedRows>(std::move(documents), seq_len, pad_id, seed);
+                                       int64_t seq_len, int32_t pad_id, std::optional<uint64_t> seed) {
+  switch (kind) {
+    case RowKind::kStream:
+      return std::make_unique<StreamRows>(std::move(documents), seq_len);
+    case RowKind::kPad:
+      return std::make_unique<PaddedRows>(std::move(documents), seq_len, pad_id);
+    case RowKind::kPack:
+      return std::make_unique<PackedRows>(std::move(documents), seq_len, pad_id, seed);
+    case RowKind::kFitCrop:
+    case RowKind::kFitPad:
+      break;
+  }
+  return make_fit_rows(kind, std::move(documents), seq_len, pad_id, seed);
 }
 
 }  // namespace tightloop

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "data/data_config.h"
 #include "data/store/documents.h"
@@ -37,9 +39,10 @@ class RowPlan {
   virtual std::string origin(uint64_t row, uint64_t shift) const = 0;
   /// Positions of one pass that hold no token, of all positions.
   virtual double padding_share() const = 0;
-  /// Tokens that no row holds, of documents that were cut off ("pad").
+  /// Tokens that no row holds, of documents that were cut off ("pad", "fit_crop", "fit_pad").
   virtual uint64_t cut_tokens() const { return 0; }
   /// Documents that were longer than a row: cut into several ("stream", "pack") or cut off ("pad").
+  /// Of "fit_crop" and "fit_pad", those that were cut off.
   virtual uint64_t long_documents() const = 0;
 
   int64_t length() const { return length_; }
@@ -52,9 +55,13 @@ class RowPlan {
 /// "stream": all documents end to end, cut into rows of seq_len inputs; a row's last target is the next row's
 /// first input. "pad": a row is a document, cut off at seq_len tokens, seq_len - 1 positions. "pack": whole
 /// documents laid side by side, best fit first, into rows of seq_len positions; one that is longer is cut
-/// with a token of overlap. A data error says so when there is not enough for a single row. `seed` decides
-/// which documents meet in a packed row.
+/// with a token of overlap. "fit_crop" and "fit_pad": nanochat's rows (data/batch/fit.h). A data error says
+/// so when there is not enough for a single row. `seed` decides which documents meet in a row of "pack" and
+/// "fit"; nothing: documents are taken in their order.
 std::unique_ptr<RowPlan> make_row_plan(RowKind kind, std::shared_ptr<const Documents> documents,
-                                       int64_t seq_len, int32_t pad_id, uint64_t seed);
+                                       int64_t seq_len, int32_t pad_id, std::optional<uint64_t> seed);
+
+/// "'a.txt', line 1; 'a.txt', line 9; 5 more", of documents by their numbers.
+std::string origins_of(const Documents& documents, const std::vector<uint64_t>& numbers);
 
 }  // namespace tightloop

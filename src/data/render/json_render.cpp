@@ -164,10 +164,11 @@ class JsonRenderer : public Renderer {
       : contents_(config),
         loss_after_(config.loss_after),
         tokenizer_(tokenizer),
+        marks_(config, tokenizer),
         chat_(std::move(chat)),
         why_no_chat_(std::move(why_no_chat)) {}
   std::optional<std::string_view> plain_text(const Record& record) const override {
-    if (!loss_after_.empty()) return std::nullopt;
+    if (!loss_after_.empty() || !marks_.plain()) return std::nullopt;
     return contents_.read(record, own_scratch());
   }
 
@@ -175,7 +176,7 @@ class JsonRenderer : public Renderer {
   void make(const Record& record, Rendered& out) const override {
     RecordScratch& scratch = own_scratch();
     const auto text = contents_.read(record, scratch);
-    if (text) return render_text(*text, loss_after_, tokenizer_, out);
+    if (text) return render_text(*text, loss_after_, tokenizer_, marks_, out);
     if (!chat_) throw usage_error("the data holds conversations: {}", why_no_chat_);
     const Conversation conversation = scratch.talk.conversation(hash64(record.bytes));
     if (const BadKind bad = chat_->check(conversation, out.why); bad != BadKind::kNone)
@@ -187,6 +188,7 @@ class JsonRenderer : public Renderer {
   JsonContents contents_;
   std::string loss_after_;
   const Tokenizer& tokenizer_;
+  const TextMarks marks_;
   std::shared_ptr<const ChatTemplate> chat_;
   std::string why_no_chat_;
 };

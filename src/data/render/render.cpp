@@ -37,9 +37,20 @@ void demand_text(std::string_view bytes) {
   if (nul) throw BadRecord{BadKind::kNulByte, "a NUL byte in it: is this a text file, or UTF-16?"};
 }
 
+TextMarks::TextMarks(const DataConfig& config, const Tokenizer& tokenizer)
+    : tokenizer_(tokenizer), end_of_text_(config.end_token == "auto") {
+  const auto token = [&](const std::string& name, const char* setting) {
+    if (const auto id = tokenizer.token_id(name)) return *id;
+    throw usage_error("{} is '{}', and the tokenizer has no such token.", setting, name);
+  };
+  if (config.begin_token != "none") begin_ = token(config.begin_token, "data.begin_token");
+  if (!end_of_text_ && config.end_token != "none") end_ = token(config.end_token, "data.end_token");
+}
+
 void render_text(std::string_view text, const std::string& loss_after, const Tokenizer& tokenizer,
-                 Rendered& out) {
+                 const TextMarks& marks, Rendered& out) {
   if (text.empty()) throw BadRecord{BadKind::kEmpty, "the text is empty"};
+  if (marks.begin() >= 0) out.ids.push_back(marks.begin());
   if (loss_after.empty()) {
     tokenizer.encode(text, out.ids);
   } else {
@@ -52,7 +63,7 @@ void render_text(std::string_view text, const std::string& loss_after, const Tok
     out.mask.assign(out.ids.size(), 0);
     tokenizer.encode(text.substr(prompt), out.ids);
   }
-  out.ids.push_back(tokenizer.end_of_text());
+  if (marks.end() >= 0) out.ids.push_back(marks.end());
   if (!loss_after.empty()) out.mask.resize(out.ids.size(), 1);
 }
 
@@ -60,10 +71,10 @@ namespace {
 
 class TextRenderer : public Renderer {
  public:
-  TextRenderer(std::string loss_after, const Tokenizer& tokenizer)
-      : loss_after_(std::move(loss_after)), tokenizer_(tokenizer) {}
+  TextRenderer(const DataConfig& config, const Tokenizer& tokenizer)
+      : loss_after_(config.loss_after), tokenizer_(tokenizer), marks_(config, tokenizer) {}
   std::optional<std::string_view> plain_text(const Record& record) const override {
-    if (record.first && !loss_after_.empty()) return std::nullopt;
+    if ((record.first && !loss_after_.empty()) || !marks_.plain()) return std::nullopt;
     return record.bytes;
   }
 
@@ -71,27 +82,28 @@ class TextRenderer : public Renderer {
   void make(const Record& record, Rendered& out) const override {
     const std::string_view text = record.bytes;
     demand_text(text);
-    if (record.first && record.last) return render_text(text, loss_after_, tokenizer_, out);
+    if (record.first && record.last) return render_text(text, loss_after_, tokenizer_, marks_, out);
     // A piece of a long document. Its prompt, if any, is taken to be in the first one.
     if (record.first && !loss_after_.empty()) {
-      render_text(text, loss_after_, tokenizer_, out);
-      out.ids.pop_back();
-      out.mask.pop_back();
+      render_text(text, loss_after_, tokenizer_, marks_, out);
+      if (marks_.end() >= 0) out.ids.pop_back(), out.mask.pop_back();
       return;
     }
+    if (record.first && marks_.begin() >= 0) out.ids.push_back(marks_.begin());
     tokenizer_.encode(text, out.ids);
-    if (record.last) out.ids.push_back(tokenizer_.end_of_text());
+    if (record.last && marks_.end() >= 0) out.ids.push_back(marks_.end());
   }
 
  private:
   std::string loss_after_;
   const Tokenizer& tokenizer_;
+  const TextMarks marks_;
 };
 
 }  // namespace
 
 std::unique_ptr<Renderer> make_text_renderer(const DataConfig& config, const Tokenizer& tokenizer) {
-  return std::make_unique<TextRenderer>(config.loss_after, tokenizer);
+  return std::make_unique<TextRenderer>(config, tokenizer);
 }
 
 }  // namespace tightloop

@@ -49,7 +49,23 @@ class Renderer {
   virtual void make(const Record& record, Rendered& out) const = 0;
 };
 
-/// Texts as they are, an end token behind each; with `loss_after`, what follows its first occurrence is
+/// The tokens around each text: data.begin_token and data.end_token; -1: none.
+class TextMarks {
+ public:
+  TextMarks(const DataConfig& config, const Tokenizer& tokenizer);
+  int32_t begin() const { return begin_; }
+  /// Not every tokenizer has an end of text, and conversations need none: it is asked for late.
+  int32_t end() const { return end_of_text_ ? tokenizer_.end_of_text() : end_; }
+  /// Whether there is an end of text behind and nothing before it.
+  bool plain() const { return end_of_text_ && begin_ < 0; }
+
+ private:
+  const Tokenizer& tokenizer_;
+  int32_t begin_ = -1, end_ = -1;
+  bool end_of_text_;
+};
+
+/// Texts as they are between their marks; with `loss_after`, what follows its first occurrence is
 /// learned.
 std::unique_ptr<Renderer> make_text_renderer(const DataConfig& config, const Tokenizer& tokenizer);
 /// JSON records as data.format says. Without `chat`, a conversation is a usage error that gives the reason.
@@ -108,9 +124,9 @@ std::function<void(const Record&, std::string&, std::string&)> make_pair_texts(c
 /// Throws BadRecord for bytes that are no UTF-8 text: invalid, UTF-16, or with a NUL byte.
 void demand_text(std::string_view bytes);
 
-/// Appends a text and the end token to `out`, with the mask that `loss_after` asks for. Throws BadRecord when
+/// Appends a text between its marks to `out`, with the mask that `loss_after` asks for. Throws BadRecord when
 /// it is empty or nothing of it would be learned.
 void render_text(std::string_view text, const std::string& loss_after, const Tokenizer& tokenizer,
-                 Rendered& out);
+                 const TextMarks& marks, Rendered& out);
 
 }  // namespace tightloop

@@ -27,6 +27,12 @@ uint64_t MixedDocuments::begin(uint64_t document) const {
   return first_token_[part] + parts_[part].documents->begin(document - first_document_[part]);
 }
 
+std::vector<uint64_t> MixedDocuments::part_sizes() const {
+  std::vector<uint64_t> sizes;
+  for (size_t i = 0; i < parts_.size(); ++i) sizes.push_back(first_document_[i + 1] - first_document_[i]);
+  return sizes;
+}
+
 int32_t MixedDocuments::source(uint64_t document) const {
   return parts_[part_of(first_document_, document)].source;
 }

@@ -25,6 +25,8 @@ class MixedDocuments : public Documents {
   uint64_t begin(uint64_t document) const override;
   void read(uint64_t position, uint64_t count, int32_t* ids) const override;
   uint64_t read_mask(uint64_t position, uint64_t count, uint8_t* mask) const override;
+  /// Documents of each part: of a source that comes several times there are several.
+  std::vector<uint64_t> part_sizes() const;
   int32_t source(uint64_t document) const override;
   int32_t source_at(uint64_t position) const override;
   std::string origin(uint64_t document) const override;

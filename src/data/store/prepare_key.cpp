@@ -20,9 +20,9 @@ namespace {
 template <class Section>
 std::string hashed_text(const std::string& name, Section section) {
   static const std::set<std::string> later{
-      "data.ignore_fields",  "data.missing",      "data.preferences",    "chat.answer_tokens",
-      "chat.template",       "chat.learn",        "chat.learn_thinking", "chat.empty_thinking",
-      "chat.system_prompts", "chat.system_share", "chat.today"};
+      "data.ignore_fields",  "data.missing",        "data.preferences",   "data.order", "data.begin_token",
+      "data.end_token",      "chat.template",       "chat.answer_tokens", "chat.learn", "chat.learn_thinking",
+      "chat.empty_thinking", "chat.system_prompts", "chat.system_share",  "chat.today"};
   Section standard;
   Fields fields, defaults;
   section.describe(fields);
@@ -45,7 +45,8 @@ uint64_t prepare_key(const SourceOptions& options) {
   data.num_workers = standard.num_workers, data.prefetch_factor = standard.prefetch_factor;
   data.pin_memory = standard.pin_memory, data.tokenizer_threads = standard.tokenizer_threads;
   data.tokenizer_batch_size = standard.tokenizer_batch_size;
-  data.rows = standard.rows, data.seq_len = standard.seq_len, data.cache = standard.cache;
+  data.rows = standard.rows, data.order = standard.order, data.seq_len = standard.seq_len,
+  data.cache = standard.cache;
   data.tokenize = standard.tokenize, data.missing = standard.missing;
   // Of two files of pairs, 'auto' refuses what 'skip' leaves out.
   const bool two_files = !data.train_target.empty() || !data.val_target.empty();

@@ -121,11 +121,14 @@ void LanguageTask::open(int64_t first_micro_batch, int64_t consumed, int rank, i
   options.plan = plan_;
   loader_ = std::make_unique<Loader>(dataset_.train, options);
   const RowPlan& plan = loader_->plan();
-  if (plan.cut_tokens() > 0)
+  if (plan.cut_tokens() > 0 && recipe_.data.rows == RowKind::kFitCrop)
+    log::info("data.rows fit_crop cuts documents off to fill rows: {:.0f} % of all tokens are in none.",
+              100 * static_cast<double>(plan.cut_tokens()) / static_cast<double>(dataset_.train->tokens()));
+  else if (plan.cut_tokens() > 0)
     log::warn(
-        "{} of {} documents are longer than a row of data.seq_len = {} tokens: data.rows pad cuts off {} of "
+        "{} of {} documents are longer than a row of data.seq_len = {} tokens: data.rows {} cuts off {} of "
         "{} tokens.",
-        plan.long_documents(), dataset_.train->size(), recipe_.data.seq_len,
+        plan.long_documents(), dataset_.train->size(), recipe_.data.seq_len, name_of(recipe_.data.rows),
         human_count(static_cast<double>(plan.cut_tokens())),
         human_count(static_cast<double>(dataset_.train->tokens())));
 }

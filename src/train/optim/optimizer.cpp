@@ -201,12 +201,17 @@ void Optimizer::load(const Safetensors& weights, const Safetensors& state) {
   c10::NoGradGuard no_grad;
   for (const auto& [name, tensor] : this->weights())
     tensor.copy_(tensor_of(weights, name, tensor, "model.safetensors"));
+  load_state(state);
+  publish();
+}
+
+void Optimizer::load_state(const Safetensors& state) {
+  c10::NoGradGuard no_grad;
   for (const auto& [name, tensor] : this->state()) {
     // fp16 after another precision: the loss scale is found afresh.
     if (name.starts_with("scaler.") && !state.tensors.contains(name)) continue;
     tensor.copy_(tensor_of(state, name, tensor, "optimizer.safetensors"));
   }
-  publish();
 }
 
 void load_weights(Parameters& parameters, const Safetensors& weights, const std::string& file) {

@@ -71,8 +71,8 @@ class Optimizer {
   /// One update. `rates` (fp64, on the device) are StepNumbers; gradients are divided by the fp64 scalar
   /// `divisor`: the step's supervised tokens, over all processes. 0, or a gradient that is not finite, leaves
   /// everything as it was. So does `leave_out` (a bool scalar on the device), where it is given and true.
-  /// `layer_norms` (fp64 (2, layers), on the device), where it is defined, gets the norm of each layer's divided
-  /// gradient before clipping, and that of its update over that of its weights.
+  /// `layer_norms` (fp64 (2, layers), on the device), where it is defined, gets the norm of each layer's
+  /// divided gradient before clipping, and that of its update over that of its weights.
   void update(const at::Tensor& rates, const at::Tensor& divisor, const at::Tensor& layer_norms = {},
               const at::Tensor& leave_out = {});
   /// The same for numbers of the host. Gives norm().
@@ -97,6 +97,8 @@ class Optimizer {
   NamedTensors state() const;
   /// Puts both back, and the model's compute copies with them.
   void load(const Safetensors& weights, const Safetensors& state);
+  /// The state alone: of another run of the same parameters.
+  void load_state(const Safetensors& state);
   /// Forgets gradients of a micro-batch that did not come to its end, or whose capture failed: then nothing
   /// of it has run. Memory that captured graphs write to stays.
   void drop_gradients();

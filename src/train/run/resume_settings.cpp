@@ -14,7 +14,8 @@ const std::set<std::string>& settings_that_may_change() {
       "data.missing", "data.tokenize", "data.cache", "data.num_workers", "data.prefetch_factor",
       "data.pin_memory", "data.tokenizer_threads", "data.tokenizer_batch_size", "data.on_bad_record",
       // The place in the data is kept by what was seen.
-      "train.micro_batch", "train.accumulate",
+      "train.micro_batch", "train.accumulate", "train.step_tokens", "train.data_ratio",
+      "train.init_optimizer",
       // How it is computed.
       "model.gradient_checkpointing", "train.device", "train.precision", "train.threads", "train.fused_head",
       "train.fp8_head", "train.autotune", "train.graph", "train.deterministic", "train.memory_limit",

@@ -29,6 +29,22 @@ void prefer_command_line(TrainConfig& train, const Config& config) {
         "two.");
   if (ratio && !warmup) train.warmup_steps = 0;
   if (warmup && !ratio) train.warmup_ratio = 0;
+  if (!config.commanded("train.accumulate")) return;
+  if (gave(config, "train.step_tokens", static_cast<double>(train.step_tokens)))
+    throw usage_error(
+        "--train.step_tokens and --train.accumulate both say how large a step is: give one of the two.");
+  train.step_tokens = 0;
+}
+
+void resolve_accumulate(TrainConfig& train, int64_t row_tokens, int64_t world) {
+  if (train.step_tokens == 0 || train.micro_batch == 0) return;
+  const int64_t pass = train.micro_batch * row_tokens * world;
+  if (train.step_tokens % pass != 0)
+    throw usage_error(
+        "train.step_tokens is {}, which is no multiple of {} rows of {} tokens x {} process{} = {}. Change "
+        "train.micro_batch (data.seq_len, train.step_tokens), or give train.accumulate instead.",
+        train.step_tokens, train.micro_batch, row_tokens, world, world == 1 ? "" : "es", pass);
+  train.accumulate = train.step_tokens / pass;
 }
 
 int64_t steps_of_epochs(double epochs, uint64_t epoch_samples, int64_t step_samples, int64_t done,

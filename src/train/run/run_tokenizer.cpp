@@ -27,10 +27,13 @@ namespace {
 /// much that cannot be used.
 class CountedText {
  public:
-  CountedText(const DataConfig& data, const TasksConfig& tasks, PairSide side)
-      : data_(data), texts_(data, tasks, side) {}
+  CountedText(const DataConfig& data, const TasksConfig& tasks, PairSide side, const TextLimits& limits)
+      : data_(data), texts_(data, tasks, side), limits_(limits) {}
   bool next(std::string& text) {
+    if (limits_.total > 0 && bytes_ >= static_cast<size_t>(limits_.total)) return false;
     const bool more = texts_.next(text);
+    if (const auto most = static_cast<size_t>(limits_.document); more && most > 0 && text.size() > most)
+      text.resize(whole_characters_of(text, most).size());
     bytes_ += more ? text.size() : 0;
     if (more) return true;
     refuse_too_many_bad(data_, texts_.bad(), texts_.good());
@@ -61,6 +64,7 @@ class CountedText {
  private:
   const DataConfig& data_;
   TrainingText texts_;
+  TextLimits limits_;
   size_t bytes_ = 0;
 };
 
@@ -73,7 +77,8 @@ std::unique_ptr<Tokenizer> train_of(const Recipe& recipe, PairSide side) {
     options.vocab_size = size, options.model_type = config.type, options.threads = threads;
     options.character_coverage = config.character_coverage, options.exact = false;
     if (!loads_pairs(recipe)) options.control_symbols = config.chat_tokens();
-    return train_tokenizer(options, recipe.data, recipe.tasks, side, nullptr, config.size_is_chosen);
+    return train_tokenizer(options, recipe.data, recipe.tasks, side, nullptr, config.size_is_chosen,
+                           {config.train_bytes, config.document_bytes});
   }
   constexpr int32_t kBytes = 257;  // and the end of text
   if (size < kBytes)
@@ -83,15 +88,16 @@ std::unique_ptr<Tokenizer> train_of(const Recipe& recipe, PairSide side) {
   options.special_tokens = config.special_tokens_for(size);
   // One token a byte has nothing to learn from the texts.
   if (size == kBytes) return train_bpe(options, [](std::string&) { return false; });
-  return train_tokenizer(options, recipe.data, recipe.tasks, side, nullptr, config.size_is_chosen);
+  return train_tokenizer(options, recipe.data, recipe.tasks, side, nullptr, config.size_is_chosen,
+                         {config.train_bytes, config.document_bytes});
 }
 
 }  // namespace
 
 std::unique_ptr<Tokenizer> train_tokenizer(BpeTrainOptions options, const DataConfig& data,
                                            const TasksConfig& tasks, PairSide side, BadRecords* bad,
-                                           bool size_is_chosen) {
-  CountedText texts(data, tasks, side);
+                                           bool size_is_chosen, const TextLimits& limits) {
+  CountedText texts(data, tasks, side, limits);
   std::optional<ProgressLine> progress;
   texts.show_reading(progress);
   bool merging = false;
@@ -110,8 +116,8 @@ std::unique_ptr<Tokenizer> train_tokenizer(BpeTrainOptions options, const DataCo
 
 std::unique_ptr<Tokenizer> train_tokenizer(const SentencePieceTrainOptions& options, const DataConfig& data,
                                            const TasksConfig& tasks, PairSide side, BadRecords* bad,
-                                           bool size_is_chosen) {
-  CountedText texts(data, tasks, side);
+                                           bool size_is_chosen, const TextLimits& limits) {
+  CountedText texts(data, tasks, side, limits);
   std::optional<ProgressLine> progress;
   texts.show_reading(progress);
   auto tokenizer = train_sentencepiece(options, [&](std::string& text) {

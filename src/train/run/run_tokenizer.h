@@ -11,15 +11,22 @@
 
 namespace tightloop {
 
+/// How much text a tokenizer is trained on (tokenizer.train_bytes, tokenizer.document_bytes); 0: all.
+struct TextLimits {
+  int64_t total = 0, document = 0;
+};
+
 /// Trains a byte-level BPE on the plain texts of the data, with progress on the terminal. Of pairs, on one
 /// side or on both. Warns where the vocabulary stays smaller than asked; `bad` gets what was left out.
 std::unique_ptr<Tokenizer> train_tokenizer(BpeTrainOptions options, const DataConfig& data,
                                            const TasksConfig& tasks, PairSide side = PairSide::kBoth,
-                                           BadRecords* bad = nullptr, bool size_is_chosen = false);
+                                           BadRecords* bad = nullptr, bool size_is_chosen = false,
+                                           const TextLimits& limits = {});
 /// The same for a SentencePiece model.
 std::unique_ptr<Tokenizer> train_tokenizer(const SentencePieceTrainOptions& options, const DataConfig& data,
                                            const TasksConfig& tasks, PairSide side = PairSide::kBoth,
-                                           BadRecords* bad = nullptr, bool size_is_chosen = false);
+                                           BadRecords* bad = nullptr, bool size_is_chosen = false,
+                                           const TextLimits& limits = {});
 
 /// The tokenizer that the recipe names, or one trained on its data.
 std::unique_ptr<Tokenizer> make_tokenizer(const Recipe& recipe);

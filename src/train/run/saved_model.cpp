@@ -71,6 +71,14 @@ void SavedModel::load_weights(Parameters& parameters) const {
   tightloop::load_weights(parameters, weights, "model.safetensors");
 }
 
+Safetensors SavedModel::optimizer_state() const {
+  if (checkpoints_.empty())
+    throw usage_error(
+        "'{}' is not a run of ours and has no optimizer's state: leave out train.init_optimizer.",
+        path_.string());
+  return load_checkpoint(checkpoints_, step()).optimizer;
+}
+
 PairTokenizers SavedModel::pair_tokenizers() const {
   if (checkpoints_.empty()) throw usage_error("'{}' is not a run.", path_.string());
   return load_pair_tokenizers(RunFolder(checkpoints_.parent_path()));

@@ -41,6 +41,8 @@ class SavedModel {
   void load_weights(LanguageModel& model) const;
   /// The same for a run of any family.
   void load_weights(Parameters& parameters) const;
+  /// What its optimizer keeps. A usage error where it is not a run.
+  Safetensors optimizer_state() const;
   /// Of a run that translates.
   PairTokenizers pair_tokenizers() const;
 

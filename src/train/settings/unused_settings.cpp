@@ -49,6 +49,12 @@ std::vector<std::string> unused_settings(const Recipe& recipe) {
         "to "
         "what the files hold (auto, text, jsonl, parquet, pairs or shards), or leave the files out.",
         recipe.data.train.empty() ? "val" : "train", name_of(recipe.data.source));
+  if (train.init_optimizer && train.init_from.empty())
+    throw usage_error("train.init_optimizer takes over the state of a run, and train.init_from names none.");
+  if (train.init_optimizer && lora.on())
+    throw usage_error(
+        "train.init_optimizer is for the weights that the parent trained, and adapters (lora.rank) are new: "
+        "leave it out.");
   const auto& schedule = train.schedule;
   const bool wsd = schedule == ScheduleKind::kWsd,
              ends = is_one_of(schedule, {ScheduleKind::kCosine, ScheduleKind::kLinear, ScheduleKind::kWsd});
@@ -60,7 +66,11 @@ std::vector<std::string> unused_settings(const Recipe& recipe) {
         "data.bucket"},
        "is for seq2seq"},
       {pairs, {"train.micro_batch"}, "is for rows; data.batch_tokens sizes the batches of pairs"},
-      {pairs, {"data.rows", "data.loss_after"}, "is for rows, not for pairs"},
+      {pairs,
+       {"data.rows", "data.order", "data.loss_after", "data.begin_token", "data.end_token"},
+       "is for rows, not for pairs"},
+      {pairs, {"train.step_tokens"}, "is for rows; data.batch_tokens sizes the batches of pairs"},
+      {!family_of(model).has.depth, {"train.data_ratio"}, "is for nanochat, with model.depth"},
       {pairs, {"train.eval_batches"}, "is for rows; seq2seq evaluates on all held-out pairs"},
       {pairs && model.leaves_checkpointing_open(),
        {"model.gradient_checkpointing"},
