@@ -20,9 +20,11 @@ std::unique_ptr<ChatTemplate> chat_template(const ChatConfig& config, const Toke
 std::vector<int32_t> stop_tokens(const Tokenizer& tokenizer, const ChatTemplate* chat,
                                  const std::vector<int32_t>& imported) {
   std::vector<int32_t> stops{tokenizer.end_of_text()};
-  if (chat && chat->end_of_turn() >= 0) stops.push_back(chat->end_of_turn());
-  for (const int32_t id : imported)
-    if (std::ranges::find(stops, id) == stops.end()) stops.push_back(id);
+  const auto add = [&](int32_t id) {
+    if (id >= 0 && std::ranges::find(stops, id) == stops.end()) stops.push_back(id);
+  };
+  if (chat) add(chat->end_of_turn());
+  std::ranges::for_each(imported, add);
   return stops;
 }
 
@@ -52,7 +54,7 @@ ChatSession::ChatSession(LanguageModel& model, const Tokenizer& tokenizer, const
       tokenizer_(tokenizer),
       chat_(chat),
       context_(context),
-      stop_tokens_(tightloop::stop_tokens(tokenizer, &chat, imported)) {}
+      stop_tokens_(stop_tokens(tokenizer, &chat, imported)) {}
 
 void ChatSession::reset() {
   history_.clear();

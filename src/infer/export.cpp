@@ -101,7 +101,10 @@ HuggingFaceTokens write_tokenizer(const SavedModel& saved, const Recipe& recipe,
   if (!tokenizer) return special_tokens(saved, nullptr, {});
   const bool copied = copy_tokenizer(saved.path(), folder);
   if (!copied) tokenizer->save(folder);
-  const OrderedJson config = tokenizer_config(folder);
+  OrderedJson config = tokenizer_config(folder);
+  const auto imported = saved.metadata().value("special_tokens", nlohmann::json::object());
+  for (const auto& [key, name] : imported.items())
+    if (!config.contains(key)) config[key] = name;
   const auto tokens = special_tokens(saved, tokenizer, config);
   if (!copied) write_tokenizer_config(*tokenizer, recipe, tokens, config, folder);
   return tokens;

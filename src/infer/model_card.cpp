@@ -148,7 +148,8 @@ std::string data_of(const SavedModel& saved) {
 std::string_view help_of(const std::string& name) {
   const Metric* metric = find_metric(name);
   if (!metric) metric = find_metric(name.substr(0, name.rfind('/')) + "/<source>");
-  return metric ? metric->help : std::string_view();
+  const std::string_view help = metric ? metric->help : std::string_view();
+  return help.substr(0, help.find("; see below"));  // in docs/metrics.md
 }
 
 /// The last value of each number up to the checkpoint's step, with the step it is of.
@@ -180,13 +181,13 @@ std::string metrics_of(const SavedModel& saved, const RunFolder& run) {
 std::string recipe_of(const SavedModel& saved) {
   static const std::set<std::string, std::less<>> kAside{"run", "log", "wandb", "eval", "ops"};
   static const std::set<std::string, std::less<>> kPaths{
-      "data.train",   "data.val",        "data.train_target", "data.val_target",      "data.cache",
-      "data.mixture", "train.init_from", "tokenizer.path",    "tokenizer.target_path"};
+      "data.train", "data.val",     "data.train_target", "data.val_target",
+      "data.cache", "data.mixture", "train.init_from",   "tokenizer.target_path"};
   std::string text, section;
   for (const ChangedSetting& setting : changed_settings(Recipe(), saved.recipe())) {
     const size_t dot = setting.key.find('.');
     const std::string in = setting.key.substr(0, dot);
-    if (kAside.contains(in) || setting.key == "data.missing") continue;
+    if (kAside.contains(in) || setting.key == "data.missing" || setting.key == "tokenizer.path") continue;
     if (in != section) text += in + ":\n";
     section = in;
     text += fmt::format("  {}: {}\n", setting.key.substr(dot + 1),

@@ -4,7 +4,7 @@ usage: chat_in_transformers.py TIGHTLOOP RUN EXPORT [COUNT]
 
 Of each conversation transformers renders the turns with the exported template and answers them one after another. Our
 program must answer the same lines with the same text (chat), continue the same prompts by the same ids and end where
-transformers ends (generate --json), and render the last prompt of each conversation to the same text (data render).
+transformers ends (generate --json), and render the prompts of some conversations to the same text (data render).
 """
 import json
 import pathlib
@@ -35,8 +35,8 @@ def conversation(i):
     questions = []
     for turn in range(1 + i % 3):
         word = WORDS[(3 * i + turn) % len(WORDS)]
-        questions.append([f"Spell the word: {word}", f"How many o are in the word {word}?", f"  Hi, {word}! é "]
-                         [(i // 2 + turn) % 3])
+        odd = [f"How many o are in the word {word}?", f"  Hi, {word}! é "][i % 2]
+        questions.append(odd if (i + turn) % 3 == 2 else f"Spell the word: {word}")
     return questions, "Answer in one line." if i % 3 == 0 else None
 
 
@@ -77,7 +77,7 @@ def main():
         prompts.write_text("".join(json.dumps({"ids": one["prompt"]}) + "\n" for one in asked))
         made = json.loads(tightloop("generate", "--run", run, "--prompts", prompts, "--temperature", 0, "--max-tokens", MOST,
                                     "--json"))
-    for one in last:
+    for one in last[::4]:
         rendered = tightloop("data", "render", "--template", export, "--add-generation-prompt",
                              input=json.dumps({"messages": one["messages"]}).encode())
         if rendered != one["text"]:

@@ -25,7 +25,8 @@ void export_chat_model(const ChatCase& one, const fs::path& folder) {
         "--chat.form " +
             one.form + " --model.family " + one.family + " " + one.settings + " " + common,
         "train chat.yaml --run.name chat --train.init_from runs/base --tasks.questions 1000 --tasks.held_out "
-        "20 --train.steps 150 --train.micro_batch 4 --train.lr 0.01 " +
+        "20 --train.steps 150 --train.micro_batch 4 --train.lr 0.01 --train.eval_steps 150 --eval.samples "
+        "0 " +
             common,
         std::string("export --run runs/chat --to export --dtype fp32")}) {
     const auto outcome = run(folder, "tightloop " + command);
