@@ -17,7 +17,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 MOST = 32  # tokens of an answer
 WORDS = ["chir", "bos", "stone", "tree", "aa", "window", "o", "mirror", "lamp", "noon"]
+RESET = "(a new conversation)\n"  # what chat answers to /reset
 program, run, export = sys.argv[1:4]
+torch.set_num_threads(1)
 count = int(sys.argv[4]) if len(sys.argv) > 4 else 20
 tokenizer = AutoTokenizer.from_pretrained(export)
 model = AutoModelForCausalLM.from_pretrained(export, dtype=torch.float32).eval()
@@ -54,24 +56,31 @@ def answer(messages):
     return {"text": text, "prompt": ids, "ids": made[:-1] if ended else made, "end": "stop" if ended else "length"}
 
 
+def compare_chats(chats, system):
+    """Conversations one after another, as (questions, answers), in one process of ours: the ones that differ."""
+    more = ["--system", system] if system else []
+    lines = "".join("".join(question + "\n" for question in questions) + "/reset\n" for questions, _ in chats)
+    ours = tightloop("chat", "--run", run, "--temperature", 0, "--max-tokens", MOST, *more, input=lines.encode())
+    theirs = ["".join(answer + "\n" for answer in answers) for _, answers in chats]
+    ours = ours.split(RESET)[:-1]
+    assert len(ours) == len(theirs), ours
+    return [f"{a!r}\n  ours: {b!r}" for a, b in zip(theirs, ours) if a != b]
+
+
 def main():
-    asked, last, differences = [], [], []
+    asked, last, chats = [], [], {}
     for i in range(count):
         questions, system = conversation(i)
         messages = [{"role": "system", "content": system}] if system else []
-        said = ""
+        answers = []
         for question in questions:
             messages.append({"role": "user", "content": question})
             asked.append(answer(messages) | {"messages": list(messages)})
-            reply = tokenizer.decode(asked[-1]["ids"], skip_special_tokens=False)
-            messages.append({"role": "assistant", "content": reply})
-            said += reply + "\n"
+            answers.append(tokenizer.decode(asked[-1]["ids"], skip_special_tokens=False))
+            messages.append({"role": "assistant", "content": answers[-1]})
         last.append(asked[-1])
-        more = ["--system", system] if system else []
-        ours = tightloop("chat", "--run", run, "--temperature", 0, "--max-tokens", MOST, *more,
-                         input="".join(question + "\n" for question in questions).encode())
-        if ours != said:
-            differences.append(f"conversation {i}: {said!r}\n  ours: {ours!r}")
+        chats.setdefault(system, []).append((questions, answers))
+    differences = [difference for system, some in chats.items() for difference in compare_chats(some, system)]
     with tempfile.TemporaryDirectory() as folder:
         prompts = pathlib.Path(folder) / "prompts.jsonl"
         prompts.write_text("".join(json.dumps({"ids": one["prompt"]}) + "\n" for one in asked))
