@@ -187,6 +187,13 @@ TEST(Export, WithoutAGenerationConfigTheIdsOfConfigJsonCount) {
   EXPECT_EQ(stop_tokens(load_model(hf, "cpu")), (std::vector{256, 258, 65, 66}));
   testing::write_file(hf / "generation_config.json", R"({"eos_token_id": 67})");
   EXPECT_EQ(stop_tokens(load_model(hf, "cpu")), (std::vector{256, 258, 67}));
+  // Ids that nothing is done with are not checked, and go along as they are.
+  const char* odd = R"({"bos_token_id": ["x"], "eos_token_id": 67, "pad_token_id": 1000000000000})";
+  testing::write_file(hf / "generation_config.json", odd);
+  export_model(hf, folder / "odd", {});
+  Json expected = Json::parse(odd);
+  expected["eos_token_id"] = {67, 258, 256};
+  EXPECT_EQ(json_of(folder / "odd/generation_config.json"), expected);
   for (const char* bad : {R"({"eos_token_id": [1, 100000]})", R"({"eos_token_id": "x"})", "[1]", "{"}) {
     testing::write_file(hf / "generation_config.json", bad);
     const auto message = error_of(ExitCode::kCheckpoint, [&] { SavedModel{hf}; });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -40,9 +41,15 @@ Json read_generation_config(const fs::path& folder, int64_t vocab_size) {
 std::vector<int32_t> token_ids(const Json& config, const std::string& key) {
   if (!config.is_object() || !config.contains(key)) return {};
   const Json& value = config[key];
-  if (value.is_array()) return value.get<std::vector<int32_t>>();
-  if (value.is_number_integer()) return {value.get<int32_t>()};
-  return {};
+  std::vector<int32_t> ids;
+  const auto add = [&](const Json& id) {
+    if (id.is_number_integer() && std::in_range<int32_t>(id.get<int64_t>())) ids.push_back(id.get<int32_t>());
+  };
+  if (value.is_array())
+    std::ranges::for_each(value, add);
+  else
+    add(value);
+  return ids;
 }
 
 Json generation_config(const Json& imported, const HuggingFaceTokens& tokens) {

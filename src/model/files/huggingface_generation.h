@@ -15,7 +15,7 @@ namespace tightloop {
 /// outside of the vocabulary is a checkpoint error.
 nlohmann::json read_generation_config(const std::filesystem::path& folder, int64_t vocab_size);
 
-/// The ids under a key of such a file: one, several or, where it is missing or null, none.
+/// The ids under a key of such a file: one, several or, where it is missing or something else, none.
 std::vector<int32_t> token_ids(const nlohmann::json& config, const std::string& key);
 
 /// The file for a model that came from `imported` (null: from none): all of that, but for eos_token_id, which
