@@ -4,7 +4,8 @@ usage: chat_in_transformers.py TIGHTLOOP RUN EXPORT [COUNT]
 
 Of each conversation transformers renders the turns with the exported template and answers them one after another. Our
 program must answer the same lines with the same text (chat), continue the same prompts by the same ids and end where
-transformers ends (generate --json), and render the prompts of some conversations to the same text (data render).
+transformers ends (generate --json), and render the prompts of some conversations to the same text and ids (data render,
+tokenizer encode).
 """
 import json
 import pathlib
@@ -91,6 +92,9 @@ def main():
                              input=json.dumps({"messages": one["messages"]}).encode())
         if rendered != one["text"]:
             differences.append(f"prompt {one['text']!r}\n  ours: {rendered!r}")
+        ids = json.loads(tightloop("tokenizer", "encode", "--special", "parse", "--tokenizer", run, input=rendered.encode()))
+        if ids != one["prompt"]:
+            differences.append(f"ids of {one['text']!r}: {one['prompt']}\n  ours: {ids}")
     for one, ours in zip(asked, made["results"], strict=True):
         if (ours["ids"], ours["end"]) != (one["ids"], one["end"]):
             differences.append(f"answer to {one['text']!r}: {one['ids']} {one['end']}\n  ours: {ours['ids']} {ours['end']}")
