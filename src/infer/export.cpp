@@ -80,6 +80,18 @@ HuggingFaceTokens special_tokens(const SavedModel& saved, const Tokenizer* token
   return tokens;
 }
 
+/// The files of the template that the tokenizer brought are there already. They count more than
+/// tokenizer_config.json, so where the model has learned another form, that takes their place.
+void write_chat_template(const std::string& jinja, OrderedJson& config, const fs::path& folder) {
+  const fs::path file = folder / "chat_template.jinja", others = folder / "additional_chat_templates";
+  if (!path_exists(file) && !path_exists(others)) {
+    config["chat_template"] = jinja;
+  } else if (!path_exists(file) || read_file(file) != jinja) {
+    fs::remove_all(others);
+    write_file_whole(file, jinja);
+  }
+}
+
 void write_tokenizer_config(const Tokenizer& tokenizer, const Recipe& recipe, const HuggingFaceTokens& tokens,
                             OrderedJson config, const fs::path& folder) {
   config["tokenizer_class"] = "PreTrainedTokenizerFast";
@@ -90,8 +102,8 @@ void write_tokenizer_config(const Tokenizer& tokenizer, const Recipe& recipe, co
     if (const auto name = id < 0 ? "" : token_name(tokenizer, id);
         !name.empty() && named_token(config, key, tokenizer) != id)
       config[key] = name;
-  const auto jinja = chat_jinja(recipe.chat, tokenizer);
-  if (!jinja.empty()) config["chat_template"] = jinja;
+  if (const auto jinja = chat_jinja(recipe.chat, tokenizer); !jinja.empty())
+    write_chat_template(jinja, config, folder);
   write_file_whole(folder / "tokenizer_config.json", config.dump(2) + "\n");
 }
 
@@ -101,10 +113,7 @@ HuggingFaceTokens write_tokenizer(const SavedModel& saved, const Recipe& recipe,
   if (!tokenizer) return special_tokens(saved, nullptr, {});
   const bool copied = copy_tokenizer(saved.path(), folder);
   if (!copied) tokenizer->save(folder);
-  OrderedJson config = tokenizer_config(folder);
-  const auto imported = saved.metadata().value("special_tokens", nlohmann::json::object());
-  for (const auto& [key, name] : imported.items())
-    if (!config.contains(key)) config[key] = name;
+  const OrderedJson config = tokenizer_config(folder);
   const auto tokens = special_tokens(saved, tokenizer, config);
   if (!copied) write_tokenizer_config(*tokenizer, recipe, tokens, config, folder);
   return tokens;

@@ -123,6 +123,9 @@ fs::path imported_folder(const TempFolder& folder, const Json& generation) {
                  {"eos_token", {{"content", "<|im_end|>"}, {"lstrip", false}}},
                  {"pad_token", "<|endoftext|>"},
                  {"unk_token", "<|endoftext|>"}});
+  testing::write_file(hf / "chat_template.jinja",
+                      config["chat_template"].get<std::string>() + "{# theirs #}\n");
+  config.erase("chat_template");
   testing::write_file(hf / "tokenizer_config.json", config.dump());
   return hf;
 }
@@ -130,6 +133,7 @@ fs::path imported_folder(const TempFolder& folder, const Json& generation) {
 Recipe tuned_recipe(const TempFolder& folder, const fs::path& from) {
   Recipe recipe = chat_recipe(ChatForm::kChatml, folder.path());
   recipe.train.init_from = from.string(), recipe.train.steps = 2, recipe.lora.rank = 2;
+  recipe.chat.form = ChatForm::kAuto;
   recipe.model = SavedModel(from).recipe().model, recipe.tokenizer.path = from.string();
   return recipe;
 }
@@ -147,6 +151,7 @@ TEST(Export, AnImportedGenerationConfigSurvivesFineTuning) {
                         {"suppress_tokens", nullptr},
                         {"some_day", {{"a", {1, 2.5, "x"}}}}};
   const fs::path hf = imported_folder(folder, generation);
+  const std::string jinja = read_file(hf / "chat_template.jinja");
   const auto first = trained_run(tuned_recipe(folder, hf), folder / "tuned");
   fs::remove_all(hf);
   Recipe again = tuned_recipe(folder, first.root());  // a stage further on, without the folder
@@ -167,6 +172,8 @@ TEST(Export, AnImportedGenerationConfigSurvivesFineTuning) {
   EXPECT_EQ(config.at("pad_token"), "<|endoftext|>");
   EXPECT_EQ(config.at("unk_token"), "<|endoftext|>");
   EXPECT_EQ(json_of(folder / "out/config.json").at("bos_token_id"), 257);
+  EXPECT_EQ(read_file(folder / "out/chat_template.jinja"), jinja);
+  EXPECT_FALSE(config.contains("chat_template")) << "there is one template";
   const std::string card = read_file(folder / "out/README.md");
   EXPECT_NE(card.find("\nbase_model: \"Qwen-like\"\n"), card.npos) << card;
 
@@ -174,6 +181,22 @@ TEST(Export, AnImportedGenerationConfigSurvivesFineTuning) {
   export_model(folder / "out", folder / "copy", {});
   for (const char* file : {"generation_config.json", "tokenizer_config.json", "config.json", "README.md"})
     EXPECT_EQ(read_file(folder / "out" / file), read_file(folder / "copy" / file)) << file;
+}
+
+TEST(Export, AnotherFormTakesThePlaceOfAnImportedTemplate) {
+  const TempFolder folder;
+  const fs::path hf = imported_folder(folder, nullptr);
+  make_folder(hf / "additional_chat_templates");
+  testing::write_file(hf / "additional_chat_templates/rag.jinja", "R");
+  Recipe recipe = tuned_recipe(folder, hf);
+  recipe.chat.form = ChatForm::kOwn, recipe.chat.user = "U {content}\n",
+  recipe.chat.assistant = "A {content}<|im_end|>\n";
+  const auto run = trained_run(recipe, folder / "run");
+  export_model(run.root(), folder / "out", {});
+  const auto rendered = testing::render_jinja(read_file(folder / "out/chat_template.jinja"),
+                                              R"({"messages": [{"role": "user", "content": "Hi"}]})");
+  EXPECT_EQ(rendered.text, "U Hi\n");
+  EXPECT_FALSE(fs::exists(folder / "out/additional_chat_templates"));
 }
 
 TEST(Export, WithoutAGenerationConfigTheIdsOfConfigJsonCount) {

@@ -68,18 +68,4 @@ Json generation_config(const Json& imported, const HuggingFaceTokens& tokens) {
   return config;
 }
 
-Json read_special_tokens(const fs::path& folder) {
-  const fs::path file = folder / "tokenizer_config.json";
-  Json tokens = Json::object();
-  if (!path_exists(file)) return tokens;
-  const Json config = read_object(file);
-  for (const char* key : {"bos_token", "eos_token", "pad_token", "unk_token"}) {
-    if (!config.contains(key)) continue;
-    const Json& value = config[key];
-    const Json name = value.is_object() ? value.value("content", Json()) : value;
-    if (name.is_string()) tokens[key] = name;
-  }
-  return tokens;
-}
-
 }  // namespace tightloop

@@ -22,7 +22,4 @@ std::vector<int32_t> token_ids(const nlohmann::json& config, const std::string& 
 /// lists the stop tokens of both. Tokens that it lacks are added.
 nlohmann::json generation_config(const nlohmann::json& imported, const HuggingFaceTokens& tokens);
 
-/// The special tokens that tokenizer_config.json names: {"bos_token": "<s>", ...}.
-nlohmann::json read_special_tokens(const std::filesystem::path& folder);
-
 }  // namespace tightloop

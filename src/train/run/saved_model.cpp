@@ -15,7 +15,7 @@ namespace tightloop {
 
 namespace {
 
-constexpr const char *kGeneration = "generation", *kSpecialTokens = "special_tokens";
+constexpr const char* kGeneration = "generation";
 
 }  // namespace
 
@@ -64,7 +64,6 @@ void SavedModel::open_hugging_face() {
   if (!has_tokenizer(path_)) return;
   tokenizer_path_ = path_;
   recipe_.tokenizer.path = path_.string();
-  checkpoint_.metadata[kSpecialTokens] = read_special_tokens(path_);
 }
 
 std::unique_ptr<Tokenizer> SavedModel::tokenizer() const {
@@ -84,7 +83,7 @@ void SavedModel::load_weights(Parameters& parameters) const {
 }
 
 void inherit_metadata(const nlohmann::json& parent, nlohmann::json& metadata) {
-  for (const char* key : {"dtype", kGeneration, kSpecialTokens, "base_model", "end_of_turn"})
+  for (const char* key : {"dtype", kGeneration, "base_model", "end_of_turn"})
     if (parent.contains(key) && !metadata.contains(key)) metadata[key] = parent[key];
 }
 

@@ -57,8 +57,7 @@ class SavedModel {
 };
 
 /// What a run's checkpoints take over from the model that it started from: `dtype`, `generation` (its
-/// generation_config.json), `special_tokens` (of its tokenizer_config.json), `base_model` (the Hugging Face
-/// folder's name) and `end_of_turn`.
+/// generation_config.json), `base_model` (the Hugging Face folder's name) and `end_of_turn`.
 void inherit_metadata(const nlohmann::json& parent, nlohmann::json& metadata);
 /// The generation_config.json of the Hugging Face folder that a model, or the one it started from, was read
 /// from; null: there was none.
