@@ -17,10 +17,20 @@ std::unique_ptr<ChatTemplate> chat_template(const ChatConfig& config, const Toke
   }
 }
 
-std::vector<int32_t> stop_tokens(const Tokenizer& tokenizer, const ChatTemplate* chat) {
+std::vector<int32_t> stop_tokens(const Tokenizer& tokenizer, const ChatTemplate* chat,
+                                 const std::vector<int32_t>& imported) {
   std::vector<int32_t> stops{tokenizer.end_of_text()};
-  if (chat && chat->end_of_turn() >= 0) stops.push_back(chat->end_of_turn());
+  const auto add = [&](int32_t id) {
+    if (id >= 0 && std::ranges::find(stops, id) == stops.end()) stops.push_back(id);
+  };
+  if (chat) add(chat->end_of_turn());
+  std::ranges::for_each(imported, add);
   return stops;
+}
+
+std::vector<int32_t> stop_tokens(const LoadedRun& run) {
+  return stop_tokens(*run.tokenizer, chat_template(run.recipe.chat, *run.tokenizer).get(),
+                     imported_stop_tokens(run.metadata));
 }
 
 std::string plain_question(const std::string& shown, const ChatConfig& chat, const Tokenizer& tokenizer) {
@@ -39,8 +49,12 @@ std::string plain_question(const std::string& shown, const ChatConfig& chat, con
 }
 
 ChatSession::ChatSession(LanguageModel& model, const Tokenizer& tokenizer, const ChatTemplate& chat,
-                         int64_t context)
-    : model_(model), tokenizer_(tokenizer), chat_(chat), context_(context) {}
+                         int64_t context, const std::vector<int32_t>& imported)
+    : model_(model),
+      tokenizer_(tokenizer),
+      chat_(chat),
+      context_(context),
+      stop_tokens_(stop_tokens(tokenizer, &chat, imported)) {}
 
 void ChatSession::reset() {
   history_.clear();
@@ -98,7 +112,7 @@ ChatSession::Reply ChatSession::ask(const std::string& text, const SamplingConfi
   TextStream stream(tokenizer_, stops);
   GenerateOptions options;
   options.sampling = sampling;
-  options.stop_tokens = stop_tokens(tokenizer_, &chat_);
+  options.stop_tokens = stop_tokens_;
   options.vocab_size = tokenizer_.vocab_size();
   options.cache = &*cache_;
   options.on_token = [&](size_t, int32_t id) {

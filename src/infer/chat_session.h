@@ -9,6 +9,7 @@
 
 #include "data/render/chat.h"
 #include "infer/generate.h"
+#include "infer/loaded_run.h"
 #include "model/language_model.h"
 #include "tokenizer/tokenizer.h"
 
@@ -17,8 +18,12 @@ namespace tightloop {
 /// The template of a run's conversations; none where the tokenizer lacks its control tokens.
 std::unique_ptr<ChatTemplate> chat_template(const ChatConfig& config, const Tokenizer& tokenizer);
 
-/// What ends an answer: the end of text, and of a turn.
-std::vector<int32_t> stop_tokens(const Tokenizer& tokenizer, const ChatTemplate* chat);
+/// What ends an answer: the end of text, that of a turn, and what the model it started from stops at
+/// (imported_stop_tokens()).
+std::vector<int32_t> stop_tokens(const Tokenizer& tokenizer, const ChatTemplate* chat,
+                                 const std::vector<int32_t>& imported = {});
+/// The same of a loaded model, by the template of its recipe.
+std::vector<int32_t> stop_tokens(const LoadedRun& run);
 
 /// What the user says last in a conversation that a chat template has written; as it is where there is none.
 std::string plain_question(const std::string& shown, const ChatConfig& chat, const Tokenizer& tokenizer);
@@ -39,8 +44,9 @@ class ChatSession {
   };
 
   /// All must outlive the session. `context` tokens are the most that prompt and answer may take; older turns
-  /// are left out where there are more.
-  ChatSession(LanguageModel& model, const Tokenizer& tokenizer, const ChatTemplate& chat, int64_t context);
+  /// are left out where there are more. `imported` as for stop_tokens().
+  ChatSession(LanguageModel& model, const Tokenizer& tokenizer, const ChatTemplate& chat, int64_t context,
+              const std::vector<int32_t>& imported = {});
 
   /// Asks, and waits for the answer; `on_text` sees it as it arrives. Both turns join the history, also where
   /// the answer was interrupted. A question far longer than the context is a usage error.
@@ -61,6 +67,7 @@ class ChatSession {
   const Tokenizer& tokenizer_;
   const ChatTemplate& chat_;
   const int64_t context_;
+  const std::vector<int32_t> stop_tokens_;
   std::string system_;
   std::vector<Turn> history_;
   size_t first_turn_ = 0;  // turns before it no longer fit

@@ -6,42 +6,128 @@
 #include "core/files.h"
 #include "core/io/json_depth.h"
 #include "data/render/chat_jinja.h"
+#include "infer/chat_session.h"
+#include "infer/model_card.h"
 #include "model/family.h"
 #include "model/files/huggingface.h"
+#include "model/files/huggingface_generation.h"
 #include "train/run/saved_model.h"
 
 namespace tightloop {
 
 namespace {
 
+using OrderedJson = nlohmann::ordered_json;
+
 // A Hugging Face folder's own tokenizer goes along as it is.
 bool copy_tokenizer(const fs::path& from, const fs::path& to) {
   if (!path_exists(from / "config.json") || !has_tokenizer(from)) return false;
-  for (const char* name :
-       {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-        "vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja"})
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+                           "added_tokens.json", "vocab.json", "merges.txt", "tokenizer.model",
+                           "chat_template.jinja", "chat_template.json", "additional_chat_templates"})
     if (path_exists(from / name)) copy_path(from / name, to / name);
   return true;
 }
 
-void write_tokenizer(const Tokenizer& tokenizer, const Recipe& recipe, const fs::path& folder) {
-  tokenizer.save(folder);
-  const std::string end = tokenizer.decode(std::vector<int32_t>{tokenizer.end_of_text()});
+OrderedJson tokenizer_config(const fs::path& folder) {
   const fs::path path = folder / "tokenizer_config.json";
-  auto config = path_exists(path) ? nlohmann::ordered_json::parse(shallow_json(read_file(path)))
-                                  : nlohmann::ordered_json();
+  if (!path_exists(path)) return OrderedJson::object();
+  OrderedJson config = OrderedJson::parse(shallow_json(read_file(path)), nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) throw data_error("'{}' is not a JSON object.", path.string());
+  return config;
+}
+
+/// The name of a special token, which a tokenizer may leave out of text.
+std::string token_name(const Tokenizer& tokenizer, int64_t id) {
+  const auto is = [&](const std::string& name) { return tokenizer.token_id(name) == id; };
+  if (std::string name = tokenizer.decode(std::vector{static_cast<int32_t>(id)}); is(name)) return name;
+  for (const char* name : {"</s>", "<s>", "<pad>", "<|im_end|>", "<|endoftext|>", "<|bos|>"})
+    if (is(name)) return name;
+  return {};
+}
+
+/// A token that tokenizer_config.json names, as a text or as an object with `content`; -1: none.
+int64_t named_token(const OrderedJson& config, const char* key, const Tokenizer& tokenizer) {
+  if (!config.contains(key)) return -1;
+  const OrderedJson& value =
+      config[key].is_object() ? config[key].value("content", OrderedJson()) : config[key];
+  if (!value.is_string()) return -1;
+  return tokenizer.token_id(value.get<std::string>()).value_or(-1);
+}
+
+/// What ends a turn ends a text of a model that has learned conversations. Otherwise, and for the other
+/// tokens: what the imported model's files name, or else what the tokenizer has.
+HuggingFaceTokens special_tokens(const SavedModel& saved, const Tokenizer* tokenizer,
+                                 const OrderedJson& config) {
+  const auto imported = imported_generation(saved.metadata());
+  const auto first = [&](const char* key) -> int64_t {
+    const auto ids = token_ids(imported, key);
+    return ids.empty() || ids[0] >= saved.recipe().model.vocab_size ? -1 : ids[0];
+  };
+  HuggingFaceTokens tokens{
+      .begin = first("bos_token_id"), .end = first("eos_token_id"), .pad = first("pad_token_id")};
+  if (!tokenizer) return tokens;
+  const auto named = [&](const char* key) { return named_token(config, key, *tokenizer); };
+  const int32_t end_of_text = tokenizer->end_of_text();
+  if (const int64_t begin = named("bos_token"); begin >= 0) tokens.begin = begin;
+  if (tokens.begin < 0) tokens.begin = tokenizer->token_id("<|bos|>").value_or(-1);
+  tokens.end = saved.metadata().value("end_of_turn", named("eos_token"));
+  if (tokens.end < 0) tokens.end = end_of_text;
+  if (const int64_t pad = named("pad_token"); pad >= 0) tokens.pad = pad;
+  if (tokens.pad < 0) tokens.pad = end_of_text;  // rows are padded with it in training
+  const auto chat = chat_template(saved.recipe().chat, *tokenizer);
+  tokens.stops = stop_tokens(*tokenizer, chat.get(), imported_stop_tokens(saved.metadata()));
+  return tokens;
+}
+
+/// The files of the template that the tokenizer brought are there already. They count more than
+/// tokenizer_config.json, so where the model has learned another form, that takes their place.
+void write_chat_template(const std::string& jinja, OrderedJson& config, const fs::path& folder) {
+  const fs::path file = folder / "chat_template.jinja", others = folder / "additional_chat_templates";
+  if (!path_exists(file) && !path_exists(others)) {
+    config["chat_template"] = jinja;
+  } else if (!path_exists(file) || read_file(file) != jinja) {
+    fs::remove_all(others);
+    write_file_whole(file, jinja);
+  }
+}
+
+void write_tokenizer_config(const Tokenizer& tokenizer, const Recipe& recipe, const HuggingFaceTokens& tokens,
+                            OrderedJson config, const fs::path& folder) {
   config["tokenizer_class"] = "PreTrainedTokenizerFast";
   config["model_max_length"] = recipe.model.context;
   config["clean_up_tokenization_spaces"] = false;
-  config["eos_token"] = end;
-  const auto jinja = chat_jinja(recipe.chat, tokenizer);
-  if (!jinja.empty()) config["chat_template"] = jinja;
-  write_file_whole(path, config.dump(2) + "\n");
+  for (const auto& [key, id] :
+       {std::pair{"bos_token", tokens.begin}, {"eos_token", tokens.end}, {"pad_token", tokens.pad}})
+    if (const auto name = id < 0 ? "" : token_name(tokenizer, id);
+        !name.empty() && named_token(config, key, tokenizer) != id)
+      config[key] = name;
+  if (const auto jinja = chat_jinja(recipe.chat, tokenizer); !jinja.empty())
+    write_chat_template(jinja, config, folder);
+  write_file_whole(folder / "tokenizer_config.json", config.dump(2) + "\n");
 }
 
-HuggingFaceTokens tokens_of(const Tokenizer& tokenizer) {
-  const auto begin = tokenizer.token_id("<|bos|>");
-  return {.begin = begin ? *begin : -1, .end = tokenizer.end_of_text()};
+/// The tokenizer's files; gives the tokens that config.json and generation_config.json name.
+HuggingFaceTokens write_tokenizer(const SavedModel& saved, const Recipe& recipe, const Tokenizer* tokenizer,
+                                  const fs::path& folder) {
+  if (!tokenizer) return special_tokens(saved, nullptr, {});
+  const bool copied = copy_tokenizer(saved.path(), folder);
+  if (!copied) tokenizer->save(folder);
+  const OrderedJson config = tokenizer_config(folder);
+  const auto tokens = special_tokens(saved, tokenizer, config);
+  if (!copied) write_tokenizer_config(*tokenizer, recipe, tokens, config, folder);
+  return tokens;
+}
+
+/// A Hugging Face folder's own goes along.
+void write_model_card(const SavedModel& saved, const LanguageModel& model, const std::string& name,
+                      const fs::path& folder) {
+  constexpr const char* kCard = "README.md";
+  if (!saved.is_run() && path_exists(saved.path() / kCard))
+    return copy_path(saved.path() / kCard, folder / kCard);
+  const bool chat =
+      tokenizer_config(folder).contains("chat_template") || path_exists(folder / "chat_template.jinja");
+  write_file_whole(folder / kCard, model_card(saved, model, name, chat));
 }
 
 }  // namespace
@@ -64,9 +150,11 @@ std::string export_model(const fs::path& from, const fs::path& to, const ExportO
   const fs::path beside = partial_path(target);
   make_folder(beside);
   try {
-    export_weights(*model, dtype, tokenizer ? tokens_of(*tokenizer) : HuggingFaceTokens{}, beside,
-                   options.shard_bytes);
-    if (tokenizer && !copy_tokenizer(from, beside)) write_tokenizer(*tokenizer, recipe, beside);
+    const auto tokens = write_tokenizer(saved, recipe, tokenizer.get(), beside);
+    export_weights(*model, dtype, tokens, beside, options.shard_bytes);
+    const auto generation = generation_config(imported_generation(saved.metadata()), tokens);
+    write_file_whole(beside / "generation_config.json", generation.dump(2) + "\n");
+    write_model_card(saved, *model, target.filename().string(), beside);
     sync_folder(beside);
     std::error_code failure;
     fs::rename(beside, target, failure);  // over an empty folder, never over a full one

@@ -18,8 +18,9 @@ struct ExportOptions {
 };
 
 /// Writes a run, a checkpoint or a Hugging Face folder as a new Hugging Face folder: config.json,
-/// generation_config.json, model.safetensors, the tokenizer and its chat template. The folder appears whole
-/// or not at all; one that has something in it already is refused. Gives the dtype that was written.
+/// generation_config.json, model.safetensors, the tokenizer and its chat template, and a model card. The
+/// folder appears whole or not at all; one that has something in it already is refused. Gives the dtype that
+/// was written.
 std::string export_model(const std::filesystem::path& from, const std::filesystem::path& to,
                          const ExportOptions& options);
 

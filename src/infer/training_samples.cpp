@@ -56,12 +56,13 @@ void take_spread(uint64_t size, int64_t count, const Take& take) {
 /// A language model, what it is asked and how it answers.
 class LanguageSampler {
  public:
-  LanguageSampler(Task& task, const Documents& held_out, const Recipe& recipe)
+  LanguageSampler(Task& task, const Documents& held_out, const Recipe& recipe,
+                  const std::vector<int32_t>& imported)
       : model_(task.language_model()),
         tokenizer_(task.tokenizer()),
         recipe_(recipe),
         chat_(chat_template(recipe.chat, tokenizer_)),
-        stops_(stop_tokens(tokenizer_, chat_.get())) {
+        stops_(stop_tokens(tokenizer_, chat_.get(), imported)) {
     const auto& eval = recipe.eval;
     const auto prompts = given_prompts(eval);
     // Held-out questions also tell how prompts are to be asked.
@@ -187,11 +188,12 @@ std::function<std::vector<TrainingSample>()> translation_sampler(const HeldOutPa
 
 }  // namespace
 
-std::function<std::vector<TrainingSample>()> training_sampler(Task& task, const Recipe& recipe) {
+std::function<std::vector<TrainingSample>()> training_sampler(Task& task, const Recipe& recipe,
+                                                              const std::vector<int32_t>& imported) {
   if (const auto pairs = task.held_out_pairs()) return translation_sampler(*pairs, recipe.eval);
   const Documents* documents = task.held_out_documents();
   if (!documents) return {};  // random ids are no text
-  const auto sampler = std::make_shared<const LanguageSampler>(task, *documents, recipe);
+  const auto sampler = std::make_shared<const LanguageSampler>(task, *documents, recipe, imported);
   if (sampler->empty()) return {};
   return [sampler] { return sampler->answer(); };
 }

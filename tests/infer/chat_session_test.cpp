@@ -72,6 +72,18 @@ TEST_F(Chat, ResetForgets) {
   EXPECT_EQ(one.text, afresh({{Role::kSystem, "Be brief."}, {Role::kUser, "hello"}}));
 }
 
+TEST_F(Chat, TokensOfAnImportedModelEndAnAnswerToo) {
+  ChatSession free(*model, tokenizer, chat, 1000);
+  const auto whole = free.ask("hello", sampling, {});
+  ASSERT_EQ(whole.tokens, 6) << "nothing ended it";
+  const auto third = static_cast<unsigned char>(whole.text.at(2));  // a byte a token
+  ChatSession session(*model, tokenizer, chat, 1000, {third});
+  const auto reply = session.ask("hello", sampling, {});
+  EXPECT_EQ(reply.end, AnswerEnd::kStopped);
+  EXPECT_EQ(reply.text, whole.text.substr(0, whole.text.find(static_cast<char>(third))));
+  EXPECT_EQ(stop_tokens(tokenizer, &chat, {258, 7, 256, 7}), (std::vector{256, 258, 7}));
+}
+
 TEST_F(Chat, StopStringsEndAnAnswer) {
   ChatSession session(*model, tokenizer, chat, 1000);
   const auto free = session.ask("hello", sampling, {});

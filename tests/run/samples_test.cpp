@@ -50,6 +50,16 @@ Recipe text_recipe(const fs::path& folder) {
   return recipe;
 }
 
+TEST(TrainingSamples, TokensOfAnImportedModelEndThem) {
+  const TempFolder folder;
+  Trainer trainer(evaluated_recipe(), RunFolder::create(folder / "run", false));
+  const auto whole = training_sampler(trainer.task(), trainer.recipe())().at(0).text;
+  ASSERT_GE(whole.size(), 2u);
+  const std::vector<int32_t> stop{static_cast<unsigned char>(whole[1])};  // a byte a token
+  const auto cut = training_sampler(trainer.task(), trainer.recipe(), stop)().at(0).text;
+  EXPECT_EQ(cut, whole.substr(0, whole.find(whole[1])));
+}
+
 TEST(TrainingSamples, HeldOutQuestionsAreAnsweredAtEveryEvaluation) {
   const TempFolder folder;
   const auto lines = sampled(evaluated_recipe(), RunFolder::create(folder / "run", false));

@@ -195,6 +195,11 @@ def absurd_models(bench):
         config[key] = value
         (folder / "config.json").write_text(json.dumps(config))
         judge_model(bench, f"config.json with {key} {value}", folder, done)
+    for name, content in {"a stop token of 10^9": '{"eos_token_id": [1, 1000000000]}', "half of it": '{"eos_token_id": 1',
+                          "deep JSON": "[" * 100000, "a list": "[1]"}.items():
+        folder = bench.copy(bench.exported(), "absurd")
+        (folder / "generation_config.json").write_text(content)
+        judge_model(bench, f"generation_config.json with {name}", folder, False)
     nothing = {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}
     for name, content in {
             "a header of 2^60 bytes": struct.pack("<Q", 2**60), "no tensor": header({}), "nothing in it": b"",

@@ -14,8 +14,8 @@ ok "printf 'What does the horse see?\n' | tightloop chat --run runs/adapted --te
 title "Back to transformers"
 for run in adapted tuned; do
   ok "tightloop export --run runs/$run --to $run-hf"
-  must_exist $run-hf/config.json $run-hf/model.safetensors $run-hf/tokenizer.json $run-hf/tokenizer_config.json
-  ok "tightloop generate --model $run-hf --prompt 'The old river' --temperature 0 --max-tokens 16 --precision fp32 --json"
+  must_exist $run-hf/config.json $run-hf/generation_config.json $run-hf/model.safetensors $run-hf/tokenizer.json $run-hf/tokenizer_config.json $run-hf/README.md
+  ok "tightloop generate --model $run-hf --prompt \$'<|im_start|>user\nWhat does the horse see?<|im_end|>\n<|im_start|>assistant\n' --temperature 0 --max-tokens 16 --precision fp32 --json"
   cp $out ours.json
   ok "$PEERS $JOURNEYS/hugging_face.py compare $run-hf ours.json"
 done

@@ -18,13 +18,14 @@ def make(tokenizer_folder, folder):
 
 
 def compare(folder, output):
-    """Greedy tokens of transformers and of `tightloop generate --json` on the same folder."""
+    """16 greedy tokens, or up to a stop token, of transformers and of `tightloop generate --json` on the same folder."""
     ours = json.load(open(output))["results"][0]
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     prompt = tokenizer(ours["prompt"], return_tensors="pt", add_special_tokens=False)
-    theirs = model.generate(**prompt, max_new_tokens=len(ours["ids"]), do_sample=False, pad_token_id=0, eos_token_id=None)
+    theirs = model.generate(**prompt, max_new_tokens=16, do_sample=False)
     ids = theirs[0, prompt["input_ids"].shape[1]:].tolist()
+    ids = ids[:-1] if ids[-1] in model.generation_config.eos_token_id else ids
     print("tightloop:   ", ours["ids"])
     print("transformers:", ids)
     print("chat template:", repr(tokenizer.apply_chat_template([{"role": "user", "content": "Hi"}], tokenize=False, add_generation_prompt=True)))

@@ -147,7 +147,8 @@ void chat(const ChatArguments& options, const Settings& settings) {
     log::warn(
         "This model was trained on text and has seen no conversation. Fine-tune it on some: "
         "--train.init_from in a recipe for them; or let it continue a text: tightloop generate.");
-  ChatSession session(*run.model, *run.tokenizer, chat, run.recipe.model.context);
+  ChatSession session(*run.model, *run.tokenizer, chat, run.recipe.model.context,
+                      imported_stop_tokens(run.metadata));
   session.set_system(options.system);
   ChatTerminal(session, options).run();
 }

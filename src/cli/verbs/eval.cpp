@@ -221,7 +221,7 @@ void evaluate(const EvalArguments& options, const Settings& settings) {
     say_unused(options, {"--limit", "--samples", "--temperature", "--max-tokens"},
                "it is for questions, and a text (--input) has none");
   const auto chat = chat_template(run.recipe.chat, *run.tokenizer);
-  const auto stops = stop_tokens(*run.tokenizer, chat.get());
+  const auto stops = stop_tokens(run);
   Findings findings{{{"run", folder}, {"step", run.step}}, fmt::format("{} at step {}\n", folder, run.step)};
   if (!options.input.empty()) measure_text(options, run, applied.cut, findings);
   if (!options.questions.empty()) {

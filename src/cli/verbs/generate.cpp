@@ -99,7 +99,7 @@ void answer(const GenerateArguments& options) {
   for (const Prompt& row : rows) streams.emplace_back(tokenizer, options.stops, row.ids);
   GenerateOptions generation;
   generation.sampling = options.sampling;
-  generation.stop_tokens = stop_tokens(tokenizer, nullptr);
+  generation.stop_tokens = stop_tokens(run);
   generation.vocab_size = tokenizer.vocab_size();
   generation.on_token = [&](size_t row, int32_t id) {
     const std::string text = streams[row].add(id);

@@ -151,7 +151,8 @@ std::unique_ptr<Trainer> begin(const Recipe& recipe, const RunFolder& run, const
       for (const auto& sentence : preface.warnings) log::warn("{}", sentence);
     auto trainer = std::make_unique<Trainer>(recipe, run, options);
     if (options.processes->main())  // prompts that cannot be read are found now
-      trainer->also_sample(training_sampler(trainer->task(), trainer->recipe()));
+      trainer->also_sample(
+          training_sampler(trainer->task(), trainer->recipe(), imported_stop_tokens(trainer->metadata())));
     return trainer;
   } catch (...) {
     if (options.processes->main() && !options.resume_from) run.discard();

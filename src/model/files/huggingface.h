@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "model/language_model.h"
 
@@ -28,9 +29,10 @@ bool has_tokenizer(const std::filesystem::path& folder);
 /// unknown, of another shape or not finite is a checkpoint error that names it.
 void import_weights(const std::filesystem::path& folder, LanguageModel& model);
 
-/// Tokens that a folder's generation stops at and starts from; -1: none.
+/// Special tokens of a folder; -1: none.
 struct HuggingFaceTokens {
-  int64_t begin = -1, end = -1;
+  int64_t begin = -1, end = -1, pad = -1;
+  std::vector<int32_t> stops{};  // generation ends at `end`, and at any of these
 };
 
 /// Writes config.json, generation_config.json and model.safetensors (in shards above `shard_bytes`) such that

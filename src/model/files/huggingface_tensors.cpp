@@ -12,6 +12,7 @@
 #include "core/terminal/progress_line.h"
 #include "model/family.h"
 #include "model/files/huggingface.h"
+#include "model/files/huggingface_generation.h"
 #include "model/files/safetensors.h"
 
 namespace tightloop {
@@ -192,11 +193,8 @@ void export_weights(const LanguageModel& model, at::ScalarType dtype, const Hugg
     shards.back().tensors.emplace_back(slot.name, std::move(tensor));
   }
   write_shards(shards, total, folder);
-  const auto json = config_to_hugging_face(config, dtype, tokens);
-  write_file_whole(folder / "config.json", json.dump(2) + "\n");
-  nlohmann::ordered_json generation{{"_from_model_config", true}};
-  generation["bos_token_id"] = json["bos_token_id"], generation["eos_token_id"] = json["eos_token_id"];
-  write_file_whole(folder / "generation_config.json", generation.dump(2) + "\n");
+  write_file_whole(folder / "config.json", config_to_hugging_face(config, dtype, tokens).dump(2) + "\n");
+  write_file_whole(folder / "generation_config.json", generation_config({}, tokens).dump(2) + "\n");
 }
 
 }  // namespace tightloop

@@ -4,9 +4,12 @@
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/log.h"
 #include "core/terminal/terminal.h"
+#include "data/render/chat.h"
 #include "data/store/random_documents.h"
 #include "model/model_size.h"
 #include "train/optim/optimizer.h"
@@ -19,6 +22,37 @@
 #include "train/settings/memory_plan.h"
 
 namespace tightloop {
+
+namespace {
+
+/// Keeps for checkpoints, as `end_of_turn`, the token that ends an assistant's turn, where the data teaches
+/// it: so a model of conversations is known as one.
+void keep_end_of_turn(const Documents& documents, const ChatConfig& chat, const Tokenizer& tokenizer,
+                      nlohmann::json& metadata) {
+  constexpr uint64_t kTried = 256, kTokens = 1 << 16;  // spread over all
+  int32_t end = -1;
+  try {
+    end = ChatTemplate(chat, tokenizer).end_of_turn();
+  } catch (const Error&) {
+    return;  // a tokenizer without the template's tokens
+  }
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> mask;
+  const uint64_t size = documents.size(), tried = std::min(size, kTried);
+  for (uint64_t i = 0; i < tried && end >= 0; ++i) {
+    const uint64_t document = size * i / tried, length = std::min(documents.length(document), kTokens);
+    ids.resize(length), mask.resize(length);
+    documents.read(documents.begin(document), length, ids.data());
+    documents.read_mask(documents.begin(document), length, mask.data());
+    for (uint64_t j = 0; j < length; ++j)
+      if (ids[j] == end && mask[j]) {
+        metadata["end_of_turn"] = end;
+        return;
+      }
+  }
+}
+
+}  // namespace
 
 LanguageTask::LanguageTask(Recipe& recipe, const RunFolder& run, nlohmann::json& metadata,
                            const Checkpoint* from)
@@ -33,6 +67,7 @@ LanguageTask::LanguageTask(Recipe& recipe, const RunFolder& run, nlohmann::json&
     if (const auto sizes = corrected_sizes(recipe, dataset_.train->tokens() + held_out); !sizes.empty())
       log::info("{}", sizes);
     keep_counts(dataset_, metadata);
+    keep_end_of_turn(*dataset_.train, recipe.chat, *tokenizer_, metadata);
     recipe.model.resolve(tokenizer_->vocab_size(), recipe.data.seq_len);
   }
   const Device& trains_on = device(recipe.train.device);
@@ -80,7 +115,7 @@ void LanguageTask::load_start(nlohmann::json& metadata, const Checkpoint* from) 
     parent.load_weights(*model_);
     metadata["parent"] = {{"path", train.init_from}, {"step", parent.step()}};
     if (parent.metadata().contains("stage")) metadata["parent"]["stage"] = parent.metadata()["stage"];
-    if (parent.metadata().contains("dtype")) metadata["dtype"] = parent.metadata()["dtype"];
+    inherit_metadata(parent.metadata(), metadata);
     log::info("Starting from {}{}.", train.init_from,
               parent.step() > 0 ? fmt::format(" after its step {}", parent.step()) : "");
   }

@@ -4,12 +4,20 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "data/store/fingerprint.h"
 #include "model/files/huggingface.h"
+#include "model/files/huggingface_generation.h"
 #include "train/optim/optimizer.h"
 #include "train/run/checkpoint_name.h"
 #include "train/run/run_settings.h"
 
 namespace tightloop {
+
+namespace {
+
+constexpr const char* kGeneration = "generation";
+
+}  // namespace
 
 SavedModel::SavedModel(const fs::path& path, std::optional<int64_t> step)
     : path_(resolve_checkpoint_name(path)) {
@@ -49,7 +57,10 @@ void SavedModel::open_run(const fs::path& root, std::optional<int64_t> step) {
 void SavedModel::open_hugging_face() {
   const auto folder = read_hugging_face(path_);
   recipe_.model = folder.config;
-  checkpoint_.metadata = {{"dtype", folder.dtype}};
+  const fs::path named = fs::absolute(path_ / "").lexically_normal().parent_path();
+  checkpoint_.metadata = {{"dtype", folder.dtype},
+                          {kGeneration, read_generation_config(path_, folder.config.vocab_size)},
+                          {"base_model", json_text(named.filename().string())}};
   if (!has_tokenizer(path_)) return;
   tokenizer_path_ = path_;
   recipe_.tokenizer.path = path_.string();
@@ -77,6 +88,19 @@ Safetensors SavedModel::optimizer_state() const {
         "'{}' is not a run of ours and has no optimizer's state: leave out train.init_optimizer.",
         path_.string());
   return load_checkpoint(checkpoints_, step()).optimizer;
+}
+
+void inherit_metadata(const nlohmann::json& parent, nlohmann::json& metadata) {
+  for (const char* key : {"dtype", kGeneration, "base_model", "end_of_turn"})
+    if (parent.contains(key) && !metadata.contains(key)) metadata[key] = parent[key];
+}
+
+std::vector<int32_t> imported_stop_tokens(const nlohmann::json& metadata) {
+  return token_ids(imported_generation(metadata), "eos_token_id");
+}
+
+nlohmann::json imported_generation(const nlohmann::json& metadata) {
+  return metadata.value(kGeneration, nlohmann::json());
 }
 
 PairTokenizers SavedModel::pair_tokenizers() const {

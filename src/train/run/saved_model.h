@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "model/language_model.h"
 #include "tokenizer/tokenizer.h"
@@ -29,6 +30,8 @@ class SavedModel {
   /// As the run had it, sizes worked out. Of a Hugging Face folder: the model, the tokenizer's path and the
   /// form of chat that its tokens show; the rest stands at its defaults.
   const Recipe& recipe() const { return recipe_; }
+  /// A run or a checkpoint of one, not a Hugging Face folder.
+  bool is_run() const { return !checkpoints_.empty(); }
   /// 0 of a Hugging Face folder.
   int64_t step() const { return checkpoint_.step; }
   /// What a checkpoint says about itself: stage, parent, the dtype that the weights came in, ...
@@ -54,5 +57,14 @@ class SavedModel {
   Recipe recipe_;
   Checkpoint checkpoint_;  // its weights are mapped, not read
 };
+
+/// What a run's checkpoints take over from the model that it started from: `dtype`, `generation` (its
+/// generation_config.json), `base_model` (the Hugging Face folder's name) and `end_of_turn`.
+void inherit_metadata(const nlohmann::json& parent, nlohmann::json& metadata);
+/// The generation_config.json of the Hugging Face folder that a model, or the one it started from, was read
+/// from; null: there was none.
+nlohmann::json imported_generation(const nlohmann::json& metadata);
+/// The tokens that it stops at.
+std::vector<int32_t> imported_stop_tokens(const nlohmann::json& metadata);
 
 }  // namespace tightloop

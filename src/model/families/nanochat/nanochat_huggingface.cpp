@@ -1,1 +1,2 @@
-// transformers has no nanochat: its files have our own names (HuggingFaceLayout).
+// transformers' NanoChat is an older one, without value embeddings, scales, smear and windows: these files
+// have our own names (HuggingFaceLayout).
