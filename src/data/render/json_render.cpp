@@ -114,16 +114,12 @@ class JsonContents {
     scratch.messages.push_back({Role::kAssistant, answer});
   }
 
-  // The question with lettered choices; the answer is the letter alone.
+  // The question with labelled choices; the answer is the label alone.
   void read_choice(dom::object object, RecordScratch& scratch) const {
-    static constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
     const ChoiceQuestion choice = tightloop::read_choice(object, config_);
-    scratch.question = fmt::format("Multiple Choice question: {}\n", choice.question);
-    for (size_t i = 0; i < choice.choices.size(); ++i)
-      scratch.question += fmt::format("- {}={}\n", choice.choices[i], kLetters[i]);
-    scratch.question += "\nRespond only with the letter of the correct answer.";
+    scratch.question = choice_text(choice);
     scratch.messages.push_back({Role::kUser, scratch.question});
-    scratch.messages.push_back({Role::kAssistant, kLetters.substr(choice.right, 1)});
+    scratch.messages.push_back({Role::kAssistant, choice.labels[choice.right]});
   }
 
   DataConfig config_;
