@@ -29,6 +29,7 @@ class ChatSession {
   struct Turn {
     Role role;
     std::string text;
+    std::vector<std::pair<CalculatorCalls::Part::Kind, std::string>> parts{};  // of an answer with calls
   };
   struct Reply {
     std::string text;
@@ -47,6 +48,8 @@ class ChatSession {
   Reply ask(const std::string& text, const SamplingConfig& sampling, const std::vector<std::string>& stops,
             const std::function<void(const std::string&)>& on_text = {});
 
+  /// Whether calls of the calculator in answers are answered (they are).
+  void use_calculator(bool used) { uses_calculator_ = used; }
   /// Forgets everything but the system prompt.
   void reset();
   void set_system(std::string text) { system_ = std::move(text); }
@@ -61,6 +64,8 @@ class ChatSession {
   const Tokenizer& tokenizer_;
   const ChatTemplate& chat_;
   const int64_t context_;
+  const CalculatorCalls calculator_;
+  bool uses_calculator_ = true;
   std::string system_;
   std::vector<Turn> history_;
   size_t first_turn_ = 0;  // turns before it no longer fit
