@@ -56,8 +56,8 @@ TempFolder* Use::folder_ = nullptr;
 const std::string kSuites = TIGHTLOOP_SOURCE_DIR "/configs/suites/";
 
 TEST_F(Use, ASuiteIsMeasured) {
-  const auto json = json_of(
-      in("tightloop eval --run runs/text --suite '" + kSuites + "example.yaml' --json --details out.jsonl"));
+  const auto json = json_of(in("tightloop eval --run runs/text --suite '" + kSuites +
+                               "example.yaml' --json --details out.jsonl 2>log"));
   ASSERT_EQ(json["tasks"].size(), 4u) << json;
   double sum = 0;
   int64_t problems = 0;
@@ -71,15 +71,20 @@ TEST_F(Use, ASuiteIsMeasured) {
   }
   EXPECT_NEAR(json["core"].get<double>(), sum / 4, 1e-12);
   EXPECT_EQ(std::ranges::count(read_file(*folder_ / "out.jsonl"), '\n'), problems);
-  const auto few =
-      json_of(in("tightloop eval --run runs/text --suite '" + kSuites + "example.yaml' --json --limit 3"));
+  EXPECT_EQ(in("tightloop eval --run runs/text --suite '" + kSuites + "example.yaml' --details out.jsonl")
+                .exit_code,
+            2)
+      << "the file is there already";
+  const auto few = json_of(
+      in("tightloop eval --run runs/text --suite '" + kSuites + "example.yaml' --json --limit 3 2>log"));
   for (const auto& task : few["tasks"]) EXPECT_EQ(task["problems"], 3);
   const auto table = in("tightloop eval --run runs/text --suite '" + kSuites + "example.yaml'");
   EXPECT_TRUE(contains(table.output, "capitals") && contains(table.output, "CORE")) << table.output;
 }
 
 TEST_F(Use, ChatTasksOfASuiteAreAskedInTheRunsTemplate) {
-  const auto json = json_of(in("tightloop eval --run runs/talk --suite '" + kSuites + "chat.yaml' --json"));
+  const auto json =
+      json_of(in("tightloop eval --run runs/talk --suite '" + kSuites + "chat.yaml' --json 2>log"));
   EXPECT_EQ(json["tasks"].size(), 3u) << json;
 }
 
@@ -89,7 +94,7 @@ TEST_F(Use, ProgramsOfAModelAreRunByANamedPythonAlone) {
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_TRUE(contains(refused.output, "--python")) << refused.output;
   EXPECT_EQ(in(command + " --python /nowhere/python").exit_code, 2);
-  const auto json = json_of(in(command + " --json --python /usr/bin/python3"));
+  const auto json = json_of(in(command + " --json --python /usr/bin/python3 2>log"));
   EXPECT_EQ(json["tasks"][0]["problems"], 3) << json;
 }
 
@@ -121,7 +126,7 @@ TEST_F(Use, ASuiteIsMeasuredDuringTraining) {
   const auto found = cores("with_suite");
   ASSERT_EQ(found.size(), 2u);
   const auto json =
-      json_of(in("tightloop eval --run runs/with_suite --suite '" + kSuites + "example.yaml' --json"));
+      json_of(in("tightloop eval --run runs/with_suite --suite '" + kSuites + "example.yaml' --json 2>log"));
   EXPECT_NEAR(found.at(6), json["core"].get<double>(), 1e-9);
   ok(train + "--run.name without_suite");
   const auto last_loss = [&](const std::string& name) {

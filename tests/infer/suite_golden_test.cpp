@@ -105,9 +105,21 @@ TEST_F(SuiteGolden, ChatsCallTheCalculatorToo) {
   EXPECT_EQ(saved[2].at("type"), "python_output");
   const auto next = session.ask("And?", sampling, {});
   EXPECT_LE(next.read, 12) << "the whole conversation was read again";
-  ChatSession alone(*model, *tokenizer, chat, 256);
-  alone.use_calculator(false);
-  EXPECT_NE(alone.ask(problem.at("question"), sampling, {}).text, answer);
+  // The model has learned some results by heart, but not all.
+  const auto task = read_suite(folder / "chat.yaml").tasks.back();
+  const auto& answers = wanted.at("chat").at("tasks").at("gsm8k").at("answers");
+  int changed = 0;
+  for (size_t i = 0; i < task.problems.size(); ++i)
+    for (const bool calculates : {true, false}) {
+      ChatSession one(*model, *tokenizer, chat, 256);
+      one.use_calculator(calculates);
+      const auto text = one.ask(task.problems[i].at("question"), sampling, {}).text;
+      if (calculates)
+        EXPECT_EQ(text, answers[i].get<std::string>());
+      else
+        changed += text != answers[i].get<std::string>();
+    }
+  EXPECT_GT(changed, 0);
 }
 
 TEST_F(SuiteGolden, ProgramsAreNanochats) {

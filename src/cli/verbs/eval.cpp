@@ -137,7 +137,18 @@ void measure_text(const EvalArguments& options, LoadedRun& run, bool cut, Findin
           : "read as one text, nothing added\n";
 }
 
-void measure_suite(const EvalArguments& options, LoadedRun& run, const ChatTemplate* chat,
+/// The suite with its problems; nothing where none is named. What is wrong with it is said before anything
+/// that takes long.
+Suite chosen_suite(const EvalArguments& options) {
+  if (options.suite.empty()) return {};
+  if (!options.details.empty() && path_exists(options.details))
+    throw usage_error("'{}' exists already: name another file for --details.", options.details);
+  if (!options.details.empty() && !is_folder(fs::absolute(options.details).parent_path()))
+    throw usage_error("the folder of '{}' (--details) does not exist.", options.details);
+  return read_suite(options.suite, std::max<int64_t>(options.limit, 0));
+}
+
+void measure_suite(const EvalArguments& options, const Suite& suite, LoadedRun& run, const ChatTemplate* chat,
                    const std::vector<int32_t>& stops, Findings& findings) {
   const CalculatorCalls calculator(*run.tokenizer);
   const SuiteModel model{*run.model, *run.tokenizer, chat, stops,
@@ -145,7 +156,7 @@ void measure_suite(const EvalArguments& options, LoadedRun& run, const ChatTempl
   SuiteOptions how;
   how.python = options.python;
   if (options.batch > 0) how.rows = static_cast<size_t>(options.batch);
-  const auto result = run_suite(read_suite(options.suite, std::max<int64_t>(options.limit, 0)), model, how);
+  const auto result = run_suite(suite, model, how);
   findings.json.update(to_json(result));
   findings.text += to_text(result);
   if (!options.details.empty()) write_file_whole(options.details, details_of(result));
@@ -230,6 +241,7 @@ void evaluate(const EvalArguments& options, const Settings& settings) {
   const SavedModel saved(folder);
   if (saved.recipe().model.translates())
     return evaluate_translator(options, folder, run_folder, saved, settings);
+  const Suite suite = chosen_suite(options);
   auto run = load_model(saved, options.model.device, options.model.precision);
   const auto applied = apply_settings(run.recipe, settings);
   if (options.input.empty()) say_unused(options, {"--window", "--stride"}, "it is for a text (--input)");
@@ -249,7 +261,7 @@ void evaluate(const EvalArguments& options, const Settings& settings) {
     ask(options, run, read_exam(options.questions, run.recipe.data, *run.tokenizer, chat.get(), stops, limit),
         stops, findings);
   }
-  if (!options.suite.empty()) measure_suite(options, run, chat.get(), stops, findings);
+  if (!options.suite.empty()) measure_suite(options, suite, run, chat.get(), stops, findings);
   if (options.input.empty() && options.questions.empty() && options.suite.empty()) {
     if (!has_data(run.recipe.data))
       throw usage_error("'{}' has no data of its own: name a text (--input), --questions or a --suite.",
