@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "cli/output.h"
 #include "core/terminal/plain.h"
 #include "core/terminal/terminal.h"
 #include "train/report/metrics.h"
@@ -62,6 +63,50 @@ nlohmann::json to_json(const ExamResult& result) {
   }
   if (result.samples > 1) json["samples"] = result.samples, json["passed"] = result.all.passed_share();
   return json;
+}
+
+std::string to_text(const SuiteResult& result) {
+  size_t width = 4;
+  for (const auto& task : result.tasks) width = std::max(width, printable(task.name).size());
+  std::string out = fmt::format("  {:<{}} {:<17} {:>5} {:>8} {:>16} {:>8}\n", "task", width, "kind", "shots",
+                                "problems", "accuracy", "centred");
+  for (const auto& task : result.tasks)
+    out += fmt::format("  {:<{}} {:<17} {:>5} {:>8} {:>7.2f} ± {:>5.2f}% {:>8.4f}\n", printable(task.name),
+                       width, name_of(task.kind), task.shots, task.right.size(), 100 * task.accuracy(),
+                       100 * task.standard_error(), task.centered());
+  out += fmt::format("{}: CORE {:.4f} ± {:.4f} (the mean of {} centred accuracies)\n", printable(result.name),
+                     result.core(), result.core_error(), result.tasks.size());
+  return in_locale(out);
+}
+
+nlohmann::json to_json(const SuiteResult& result) {
+  nlohmann::json json{{"suite", result.name},
+                      {"core", result.core()},
+                      {"core_stderr", result.core_error()},
+                      {"tasks", nlohmann::json::array()}};
+  for (const auto& task : result.tasks)
+    json["tasks"].push_back({{"task", task.name},
+                             {"kind", name_of(task.kind)},
+                             {"shots", task.shots},
+                             {"problems", task.right.size()},
+                             {"accuracy", task.accuracy()},
+                             {"stderr", task.standard_error()},
+                             {"baseline", task.baseline},
+                             {"centered", task.centered()},
+                             {"seconds", task.seconds}});
+  return json;
+}
+
+std::string details_of(const SuiteResult& result) {
+  std::string lines;
+  for (const auto& task : result.tasks)
+    for (size_t i = 0; i < task.right.size(); ++i) {
+      nlohmann::json line{{"task", task.name}, {"problem", i}, {"right", task.right[i] != 0}};
+      if (!task.losses.empty()) line["losses"] = task.losses[i];
+      if (!task.answers.empty()) line["answer"] = task.answers[i];
+      lines += dump(line, -1) + "\n";
+    }
+  return lines;
 }
 
 }  // namespace tightloop::cli

@@ -54,7 +54,8 @@ ChatSession::ChatSession(LanguageModel& model, const Tokenizer& tokenizer, const
       tokenizer_(tokenizer),
       chat_(chat),
       context_(context),
-      stop_tokens_(stop_tokens(tokenizer, &chat, imported)) {}
+      stop_tokens_(stop_tokens(tokenizer, &chat, imported)),
+      calculator_(tokenizer) {}
 
 void ChatSession::reset() {
   history_.clear();
@@ -66,8 +67,16 @@ void ChatSession::reset() {
 std::vector<int32_t> ChatSession::prompt(size_t first_turn) const {
   std::vector<Message> messages;
   if (!system_.empty()) messages.push_back({Role::kSystem, system_});
-  for (size_t i = first_turn; i < history_.size(); ++i)
-    messages.push_back({history_[i].role, history_[i].text});
+  for (size_t i = first_turn; i < history_.size(); ++i) {
+    const Turn& turn = history_[i];
+    if (turn.parts.empty()) messages.push_back({turn.role, turn.text});
+    for (const auto& [kind, text] : turn.parts)
+      messages.push_back({turn.role, text,
+                          kind == CalculatorCalls::Part::Kind::kCall     ? Message::Part::kCode
+                          : kind == CalculatorCalls::Part::Kind::kResult ? Message::Part::kOutput
+                                                                         : Message::Part::kText,
+                          &text == &turn.parts.front().second, &text == &turn.parts.back().second});
+  }
   return chat_.prompt(messages);
 }
 
@@ -115,6 +124,7 @@ ChatSession::Reply ChatSession::ask(const std::string& text, const SamplingConfi
   options.stop_tokens = stop_tokens_;
   options.vocab_size = tokenizer_.vocab_size();
   options.cache = &*cache_;
+  if (uses_calculator_) options.calculator = &calculator_;
   options.on_token = [&](size_t, int32_t id) {
     const std::string more = stream.add(id);
     if (on_text && !more.empty()) on_text(more);
@@ -138,6 +148,9 @@ ChatSession::Reply ChatSession::ask(const std::string& text, const SamplingConfi
   reply.end = answer.end;
   reply.tokens = static_cast<int64_t>(answer.ids.size());
   history_.push_back({Role::kAssistant, reply.text});
+  // Calls are tokens, not words: they stand in later prompts as training has them.
+  if (const auto parts = calculator_.parts(answer.ids); parts.size() > 1 && !stream.stopped())
+    for (const auto& part : parts) history_.back().parts.emplace_back(part.kind, tokenizer_.decode(part.ids));
   return reply;
 }
 
@@ -145,7 +158,16 @@ std::string ChatSession::to_json() const {
   nlohmann::json messages = nlohmann::json::array();
   if (!system_.empty()) messages.push_back({{"role", "system"}, {"content", system_}});
   for (const auto& turn : history_) {
-    messages.push_back({{"role", turn.role == Role::kUser ? "user" : "assistant"}, {"content", turn.text}});
+    nlohmann::json content = turn.text;
+    if (!turn.parts.empty()) {
+      content = nlohmann::json::array();
+      for (const auto& [kind, text] : turn.parts)
+        content.push_back({{"type", kind == CalculatorCalls::Part::Kind::kCall     ? "python"
+                                    : kind == CalculatorCalls::Part::Kind::kResult ? "python_output"
+                                                                                   : "text"},
+                           {"text", text}});
+    }
+    messages.push_back({{"role", turn.role == Role::kUser ? "user" : "assistant"}, {"content", content}});
   }
   return nlohmann::json{{"messages", messages}}.dump(-1, ' ', false,
                                                      nlohmann::json::error_handler_t::replace);

@@ -34,6 +34,7 @@ class ChatSession {
   struct Turn {
     Role role;
     std::string text;
+    std::vector<std::pair<CalculatorCalls::Part::Kind, std::string>> parts{};  // of an answer with calls
   };
   struct Reply {
     std::string text;
@@ -53,6 +54,8 @@ class ChatSession {
   Reply ask(const std::string& text, const SamplingConfig& sampling, const std::vector<std::string>& stops,
             const std::function<void(const std::string&)>& on_text = {});
 
+  /// Whether calls of the calculator in answers are answered (they are).
+  void use_calculator(bool used) { uses_calculator_ = used; }
   /// Forgets everything but the system prompt.
   void reset();
   void set_system(std::string text) { system_ = std::move(text); }
@@ -68,6 +71,8 @@ class ChatSession {
   const ChatTemplate& chat_;
   const int64_t context_;
   const std::vector<int32_t> stop_tokens_;
+  const CalculatorCalls calculator_;
+  bool uses_calculator_ = true;
   std::string system_;
   std::vector<Turn> history_;
   size_t first_turn_ = 0;  // turns before it no longer fit

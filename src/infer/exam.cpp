@@ -121,6 +121,7 @@ ExamResult take_exam(LanguageModel& model, const Tokenizer& tokenizer,
   generation.sampling = options.sampling;
   generation.stop_tokens = options.stop_tokens;
   generation.vocab_size = tokenizer.vocab_size();
+  generation.calculator = options.calculator;
   const auto made = generate_all(model, prompts, generation, options.rows,
                                  [&](size_t done) { progress(candidates.size() + done); });
   throw_if_interrupted();  // half of the answers would be wrong ones

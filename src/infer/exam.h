@@ -11,6 +11,7 @@
 #include "data/generate/tasks.h"
 #include "data/render/chat.h"
 #include "data/store/documents.h"
+#include "infer/calculator_calls.h"
 #include "infer/sample.h"
 #include "model/language_model.h"
 #include "tokenizer/tokenizer.h"
@@ -26,10 +27,11 @@ struct ExamQuestion {
 };
 
 struct ExamOptions {
-  size_t rows = 64;                  // prompts in a batch
-  int64_t samples = 1;               // answers to each question that is not a multiple choice
-  SamplingConfig sampling;           // temperature 0 unless there are several samples
-  std::vector<int32_t> stop_tokens;  // what ends an answer
+  size_t rows = 64;                             // prompts in a batch
+  int64_t samples = 1;                          // answers to each question that is not a multiple choice
+  SamplingConfig sampling;                      // temperature 0 unless there are several samples
+  std::vector<int32_t> stop_tokens;             // what ends an answer
+  const CalculatorCalls* calculator = nullptr;  // answers calls; null: nobody does
   int examples_per_task = 2;
   std::function<void(size_t done, size_t total)> progress;
 };

@@ -62,8 +62,8 @@ void add_choices(std::string_view record, const DataConfig& config, const Tokeni
     const ChoiceQuestion choice = read_choice(record, config);
     question.right = choice.right;
     for (size_t i = 0; i < choice.choices.size(); ++i)
-      question.choices.push_back(tokenizer.encode(letters ? std::string(1, static_cast<char>('A' + i))
-                                                          : fmt::format(" {}", choice.choices[i])));
+      question.choices.push_back(
+          tokenizer.encode(letters ? std::string(choice.labels[i]) : fmt::format(" {}", choice.choices[i])));
   } catch (const BadRecord& bad) {
     throw data_error("{}: {}.", where, bad.why);
   }

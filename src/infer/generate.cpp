@@ -54,7 +54,7 @@ class Rows {
   std::vector<int32_t>& seen(size_t i) { return seen_[i]; }
   std::span<const std::vector<int32_t>> seen() const { return seen_; }
   const Prompt& prompt(size_t i) const { return prompts_[rows_[i]]; }
-  size_t shortest() const { return std::ranges::min(seen_, {}, &std::vector<int32_t>::size).size(); }
+  size_t shortest() const { return std::ranges::min_element(seen_, {}, &std::vector<int32_t>::size)->size(); }
 
   /// The ids at [begin, end) of every row.
   at::Tensor ids(size_t begin, size_t end, at::Device device) const {
@@ -116,10 +116,10 @@ std::vector<Answer> generate(LanguageModel& model, std::span<const Prompt> promp
   KvCache& cache = options.cache ? *options.cache : own;
   const auto longest = static_cast<size_t>(longest_sequence(model.config()));
   auto read = static_cast<size_t>(cache.length());  // tokens of every row that the model has read
-  size_t next_read = rows.shortest();
+  std::vector<CalculatorCalls::Progress> calls(prompts.size());
 
   while (rows.size() > 0) {
-    const size_t upto = std::min(next_read, read + kReadAtOnce);
+    const size_t upto = std::min(rows.shortest(), read + kReadAtOnce);
     const auto hidden = model.forward(rows.ids(read, upto, model.device()), {.cache = &cache}).hidden_BTD;
     if (cache.length() != static_cast<int64_t>(upto))
       throw usage_error(
@@ -129,7 +129,7 @@ std::vector<Answer> generate(LanguageModel& model, std::span<const Prompt> promp
           "inputs.",
           model.config().family, upto, cache.length());
     read = upto;
-    // Rows that have not reached the end of their prompt have their next token already.
+    // Rows that have not reached the end of their prompt, or of a calculator's result, have their next token.
     std::vector<size_t> due;
     std::vector<double> draws;
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -159,14 +159,20 @@ std::vector<Answer> generate(LanguageModel& model, std::span<const Prompt> promp
           end(AnswerEnd::kStopped);
           continue;
         }
-        answer.ids.push_back(made[j]);
-        rows.seen(i).push_back(made[j]);
-        if (options.on_token && !options.on_token(row, made[j])) {
-          end(AnswerEnd::kStopped);
-        } else if (static_cast<int64_t>(answer.ids.size()) >= sampling.max_tokens) {
-          end(AnswerEnd::kLength);
-        } else if (rows.seen(i).size() >= longest) {
-          end(AnswerEnd::kContextFull);
+        std::vector<int32_t> added{made[j]};
+        if (options.calculator)
+          std::ranges::copy(options.calculator->after(calls[row], made[j]), std::back_inserter(added));
+        for (const int32_t id : added) {
+          if (ended[i]) break;
+          answer.ids.push_back(id);
+          rows.seen(i).push_back(id);
+          if (options.on_token && !options.on_token(row, id)) {
+            end(AnswerEnd::kStopped);
+          } else if (static_cast<int64_t>(answer.ids.size()) >= sampling.max_tokens) {
+            end(AnswerEnd::kLength);
+          } else if (rows.seen(i).size() >= longest) {
+            end(AnswerEnd::kContextFull);
+          }
         }
       }
     }
@@ -182,7 +188,6 @@ std::vector<Answer> generate(LanguageModel& model, std::span<const Prompt> promp
       if (!kept.empty()) cache.select_rows(at::tensor(kept).to(model.device()));
       rows.keep(kept);
     }
-    next_read = std::max(next_read, read + 1);
   }
   return answers;
 }

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "infer/calculator_calls.h"
 #include "infer/sample.h"
 #include "model/language_model.h"
 
@@ -32,6 +33,8 @@ struct GenerateOptions {
   int64_t vocab_size = 0;  // ids below this may be chosen: the tokenizer's, where the model has more; 0: all
   /// Sees every token as it is made: (prompt, id). False ends that answer; the token still belongs to it.
   std::function<bool(size_t, int32_t)> on_token;
+  /// Answers the calls in what is written; its tokens count like the model's own. Null: nobody does.
+  const CalculatorCalls* calculator = nullptr;
   /// For one prompt alone: holds the prompt's first length() tokens already (fewer than all), and afterwards
   /// those of the prompt and the answer that were read. Without one, generation makes its own.
   KvCache* cache = nullptr;

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/counted.h"
+#include "core/files.h"
 #include "core/version.h"
 #include "model/family.h"
 #include "train/report/metric_table.h"

@@ -86,6 +86,7 @@ class LanguageSampler {
     how.sampling.max_tokens = eval.sample_tokens, how.sampling.temperature = eval.temperature;
     how.sampling.top_k = eval.top_k, how.sampling.top_p = eval.top_p, how.sampling.seed = recipe_.train.seed;
     how.stop_tokens = stops_, how.vocab_size = tokenizer_.vocab_size();
+    how.calculator = &calculator_;
     std::vector<Prompt> prompts;
     for (const auto& asked : asked_) prompts.push_back({.ids = asked.ids});
     constexpr size_t kRows = 16;
@@ -149,6 +150,7 @@ class LanguageSampler {
   const Recipe& recipe_;
   std::unique_ptr<ChatTemplate> chat_;
   std::vector<int32_t> stops_;
+  const CalculatorCalls calculator_{tokenizer_};
   std::vector<AskedSample> asked_;
   bool converses_ = false;  // held-out questions are turns of a conversation
 };

@@ -220,6 +220,11 @@ void EvalConfig::describe(Fields& fields) {
   fields.add("temperature", temperature, "Sampling temperature; 0: always the likeliest token").range(0, 100);
   fields.add("top_k", top_k, "Sample from this many likeliest tokens; 0: all").range(0, 1e9);
   fields.add("top_p", top_p, "Sample from the likeliest tokens that make up this probability").range(0, 1);
+  fields.add(
+      "suite", suite,
+      "A suite of tasks to measure the model by while it is trained (docs/evaluation.md); empty: none");
+  fields.add("suite_steps", suite_steps, "Steps between these measurements; 0: only at the end")
+      .range(0, 1e15);
 }
 
 }  // namespace tightloop

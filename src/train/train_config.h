@@ -155,6 +155,8 @@ struct EvalConfig {
   std::string prompts_file;
   int64_t samples = 3, sample_tokens = 64, top_k = 0;
   double temperature = 0, top_p = 1;
+  std::string suite;
+  int64_t suite_steps = 0;
 
   void describe(Fields& fields);
 };

@@ -258,7 +258,13 @@ bool Trainer::evaluates_at(int64_t step) const {
 bool Trainer::saves_at(int64_t step) const {
   const auto& train = recipe_.train;
   return (train.save_steps > 0 && step % train.save_steps == 0) ||
-         (evaluates_at(step) && train.keep_best && evaluator_->possible());
+         (evaluates_at(step) && train.keep_best && evaluator_->possible()) || measures_suite_at(step);
+}
+
+bool Trainer::measures_suite_at(int64_t step) const {
+  const auto& eval = recipe_.eval;
+  return !eval.suite.empty() &&
+         (step == recipe_.train.steps || (eval.suite_steps > 0 && step % eval.suite_steps == 0));
 }
 
 TrainResult Trainer::run() {
@@ -354,10 +360,12 @@ TrainResult Trainer::train() {
     if (step == train.steps) guard_->divergence().finish();
     if (saving) save(step, ending, /*passing=*/train.save_steps > 0 && !saving_anyway);
     if (evaluating) next = evaluate(step, result);
+    const bool measuring = measures_suite_at(step) && next == Next::kGoOn;
+    if (measuring) measure_suite(step);
     // Also where it was saved in vain.
     if (next != Next::kGoOn && processes_.any(processes_.main() && history_.on_disk() != step))
       save(step, /*last=*/true);
-    if (saving || evaluating) engine_->restart_clock();
+    if (saving || evaluating || measuring) engine_->restart_clock();
   }
   extract(/*all=*/true);
   if (history_.removal_is_due() && guard_->healthy()) history_.remove_old();
@@ -405,9 +413,14 @@ Trainer::Next Trainer::evaluate(int64_t step, TrainResult& result) {
 std::optional<Task::Evaluation> Trainer::measure(int64_t step) {
   const auto values = evaluator_->measure(step);
   if (!values) return {};
+  log_values(step, *values);
+  return values;
+}
+
+void Trainer::log_values(int64_t step, const Task::Evaluation& values) {
   nlohmann::json line{{"global_step", step}};
   std::string text;
-  for (const auto& [name, value] : *values) {
+  for (const auto& [name, value] : values) {
     line[name] = value;
     text += (text.empty() ? "" : ", ") + evaluation_text(name, value);
   }
@@ -415,7 +428,14 @@ std::optional<Task::Evaluation> Trainer::measure(int64_t step) {
   metrics_->flush(
       kFlushWait);  // a kill must not find a checkpoint that counts as evaluated, and no such line
   log::info("step {}: {}", step, text);
-  return values;
+}
+
+void Trainer::measure_suite(int64_t step) {
+  engine_->syncs().count("suite");
+  history_.wait();
+  if (const auto values = processes_.main() ? evaluator_->measure_suite(step) : std::nullopt)
+    log_values(step, *values);
+  processes_.barrier();
 }
 
 void Trainer::sample(int64_t step) {

@@ -64,6 +64,10 @@ class Trainer {
   /// several processes the main one is asked.
   void also_evaluate(std::function<Task::Evaluation()> more) { evaluator_->also(std::move(more)); }
 
+  /// Measures the model by the tasks of eval.suite, every eval.suite_steps and at the end: into the metrics
+  /// and the log. A failure is a warning. Of several processes the main one is asked.
+  void also_measure(std::function<Task::Evaluation()> suite) { evaluator_->also_suite(std::move(suite)); }
+
   /// What is asked of the model at every evaluation, by those who can: it goes to samples.jsonl and in brief
   /// to the log. A failure is a warning. Of several processes the main one is asked.
   void also_sample(std::function<std::vector<TrainingSample>()> sampler) { sampler_ = std::move(sampler); }
@@ -109,6 +113,7 @@ class Trainer {
   /// Whether the run was stopped between a save and its evaluation, which is to be made up for.
   bool owes_evaluation() const;
   bool saves_at(int64_t step) const;  // whatever the time
+  bool measures_suite_at(int64_t step) const;
   /// run() without the account of it in events.jsonl.
   TrainResult train();
   void note_start();
@@ -118,6 +123,10 @@ class Trainer {
   Next evaluate(int64_t step, TrainResult& result);
   /// What is measured on held-out data, logged; nothing where the loss could not be had.
   std::optional<Task::Evaluation> measure(int64_t step);
+  /// Numbers of a step, into the metrics and the log.
+  void log_values(int64_t step, const Task::Evaluation& values);
+  /// Logs what the model makes of a suite of tasks.
+  void measure_suite(int64_t step);
   /// Keeps what the model makes of prompts.
   void sample(int64_t step);
   /// Once the losses of the step and its peers are known to be good. See RunHistory::save.

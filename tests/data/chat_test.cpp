@@ -195,10 +195,22 @@ TEST(JsonRecords, Choices) {
   EXPECT_EQ(rendered_json(R"({"question":"Q?","choices":["x","y"],"answer":1})"), wanted);
   EXPECT_EQ(rendered_json(R"({"question":"Q?","choices":["x","y"],"answer":"B"})"), wanted);
   EXPECT_EQ(rendered_json(R"({"question":"Q?","choices":["x","y"],"answer":"y"})"), wanted);
-  EXPECT_EQ(rendered_json(R"({"question":"Q?","choices":{"text":["x","y"],"label":["1","2"]},"answer":"2"})"),
+  EXPECT_EQ(rendered_json(R"({"question":"Q?","choices":{"text":["x","y"],"label":["A","B"]},"answer":"B"})"),
             wanted);
   EXPECT_EQ(rendered_json(R"({"question":"Q?","choices":["x","y"],"answer":2})"), "!wrong_type");
   EXPECT_EQ(rendered_json(R"({"question":"Q?","choices":"x","answer":0})"), "!wrong_type");
+}
+
+// Some questions of ARC have the labels 1 to 4; nanochat asks and learns these.
+TEST(JsonRecords, ChoicesKeepTheirLabels) {
+  EXPECT_EQ(
+      rendered_json(R"({"question":"Q?","choices":{"text":["x","y"],"label":["1","2"]},"answer":"2"})"),
+      "{im_start}user\nMultiple Choice question: Q?\n- x=1\n- y=2\n\nRespond only with the letter of the "
+      "correct answer.{im_end}\n{im_start}assistant\n[2{im_end}]\n");
+  EXPECT_EQ(rendered_json(R"({"question":"Q?","choices":{"text":["x","y"],"label":["1","2"]},"answer":"3"})"),
+            "!wrong_type");
+  EXPECT_EQ(rendered_json(R"({"question":"Q?","choices":{"text":["x","y"],"label":["1"]},"answer":"1"})"),
+            "!wrong_type");
 }
 
 TEST(JsonRecords, CalculationsOfGsm8k) {

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "e2e/program.h"
 
@@ -50,6 +52,99 @@ class Use : public ::testing::Test {
 };
 
 TempFolder* Use::folder_ = nullptr;
+
+const std::string kSuites = TIGHTLOOP_SOURCE_DIR "/configs/suites/";
+
+TEST_F(Use, ASuiteIsMeasured) {
+  const auto json = json_of(in("tightloop eval --run runs/text --suite '" + kSuites +
+                               "example.yaml' --json --details out.jsonl 2>log"));
+  ASSERT_EQ(json["tasks"].size(), 4u) << json;
+  double sum = 0;
+  int64_t problems = 0;
+  for (const auto& task : json["tasks"]) {
+    const double accuracy = task["accuracy"], baseline = task["baseline"];
+    EXPECT_GE(accuracy, 0);
+    EXPECT_LE(accuracy, 1);
+    EXPECT_EQ(task["shots"], 2);
+    EXPECT_NEAR(task["centered"].get<double>(), (accuracy - baseline) / (1 - baseline), 1e-12);
+    sum += task["centered"].get<double>(), problems += task["problems"].get<int64_t>();
+  }
+  EXPECT_NEAR(json["core"].get<double>(), sum / 4, 1e-12);
+  EXPECT_EQ(std::ranges::count(read_file(*folder_ / "out.jsonl"), '\n'), problems);
+  EXPECT_EQ(in("tightloop eval --run runs/text --suite '" + kSuites + "example.yaml' --details out.jsonl")
+                .exit_code,
+            2)
+      << "the file is there already";
+  const auto few = json_of(
+      in("tightloop eval --run runs/text --suite '" + kSuites + "example.yaml' --json --limit 3 2>log"));
+  for (const auto& task : few["tasks"]) EXPECT_EQ(task["problems"], 3);
+  const auto table = in("tightloop eval --run runs/text --suite '" + kSuites + "example.yaml'");
+  EXPECT_TRUE(contains(table.output, "capitals") && contains(table.output, "CORE")) << table.output;
+}
+
+TEST_F(Use, ChatTasksOfASuiteAreAskedInTheRunsTemplate) {
+  const auto json =
+      json_of(in("tightloop eval --run runs/talk --suite '" + kSuites + "chat.yaml' --json 2>log"));
+  EXPECT_EQ(json["tasks"].size(), 3u) << json;
+}
+
+TEST_F(Use, ProgramsOfAModelAreRunByANamedPythonAlone) {
+  const std::string command = "tightloop eval --run runs/talk --suite '" + kSuites + "code.yaml'";
+  const auto refused = in(command);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_TRUE(contains(refused.output, "--python")) << refused.output;
+  EXPECT_EQ(in(command + " --python /nowhere/python").exit_code, 2);
+  const auto json = json_of(in(command + " --json --python /usr/bin/python3 2>log"));
+  EXPECT_EQ(json["tasks"][0]["problems"], 3) << json;
+}
+
+TEST_F(Use, ASuiteThatIsWrongIsASentence) {
+  write_file_whole(*folder_ / "wrong.yaml", "tasks: [{name: a, kin: schema, data: x.jsonl}]\n");
+  const auto wrong = in("tightloop eval --run runs/text --suite wrong.yaml");
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_TRUE(contains(wrong.output, "Did you mean 'kind'?")) << wrong.output;
+  EXPECT_EQ(in("tightloop eval --run runs/text --suite none.yaml").exit_code, 2);
+}
+
+TEST_F(Use, ASuiteIsMeasuredDuringTraining) {
+  const std::string train =
+      "tightloop train '" TIGHTLOOP_SOURCE_DIR
+      "/configs/text.yaml' --data.train text.txt --data.seq_len 48 --model.layers 1 --model.width 32 "
+      "--model.heads 2 --train.device cpu --train.precision fp32 --tokenizer.vocab_size 300 --train.steps 6 "
+      "--train.micro_batch 8 ";
+  const auto cores = [&](const std::string& name) {
+    std::map<int64_t, double> found;
+    std::istringstream lines(read_file(*folder_ / "runs" / name / "metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);)
+      if (const auto json = nlohmann::json::parse(line); json.contains("eval/core")) {
+        found[json["global_step"].get<int64_t>()] = json["eval/core"].get<double>();
+        EXPECT_TRUE(json.contains("eval/suite/capitals")) << line;
+      }
+    return found;
+  };
+  ok(train + "--run.name with_suite --eval.suite '" + kSuites + "example.yaml' --eval.suite_steps 4");
+  const auto found = cores("with_suite");
+  ASSERT_EQ(found.size(), 2u);
+  const auto json =
+      json_of(in("tightloop eval --run runs/with_suite --suite '" + kSuites + "example.yaml' --json 2>log"));
+  EXPECT_NEAR(found.at(6), json["core"].get<double>(), 1e-9);
+  ok(train + "--run.name without_suite");
+  const auto last_loss = [&](const std::string& name) {
+    return json_of(in("tightloop eval --run runs/" + name + " --json"))["loss"].get<double>();
+  };
+  EXPECT_EQ(last_loss("with_suite"), last_loss("without_suite")) << "measuring changes nothing";
+
+  // What is wrong with a problem is found when it is asked; it costs a warning.
+  write_file_whole(*folder_ / "bad.jsonl", "{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": 7}\n");
+  write_file_whole(*folder_ / "bad.yaml", "tasks: [{name: bad, data: bad.jsonl}]\n");
+  const auto warned = in(train + "--run.name bad_suite --eval.suite bad.yaml");
+  EXPECT_EQ(warned.exit_code, 0) << warned.output;
+  EXPECT_TRUE(contains(warned.output, "eval.suite could not be measured")) << warned.output;
+  EXPECT_TRUE(cores("bad_suite").empty());
+  // What is not there is found before training begins.
+  EXPECT_EQ(in(train + "--run.name no_suite --eval.suite none.yaml").exit_code, 2);
+  EXPECT_FALSE(fs::exists(*folder_ / "runs/no_suite"));
+}
 
 TEST_F(Use, DataThatHasChangedSinceTrainingIsSaid) {
   const std::string words = "The data is not what the run was trained on";

@@ -184,6 +184,7 @@ def main():
     print(path.stat().st_size, "bytes")
 
 
-if len(sys.argv) != 3:
-    sys.exit(__doc__)
-main()
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    main()

@@ -98,6 +98,7 @@ const std::map<std::string, std::vector<std::vector<std::string>>> kStages{
       {"engine/", "guard/", "settings/memory_plan", "settings/auto_sizes"},
       {"report/", "watch/"},
       {""}}},
+    {"infer", {{""}, {"suite/"}}},
     {"cli", {{"page/"}, {""}, {"bench/"}, {"verbs/"}}},
 };
 

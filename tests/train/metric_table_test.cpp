@@ -27,6 +27,7 @@ std::string documented_table() {
     if (metric.every == &Due::datasets)
       every = fmt::format("`log.dataset_metrics_steps` ({})", log.dataset_metrics_steps);
     if (metric.name.starts_with("eval/")) every = "`train.eval_steps`";
+    if (metric.name.starts_with("eval/suite/") || metric.name == "eval/core") every = "`eval.suite_steps`";
     if (metric.name == "global_step" || metric.name == "time") every = "in each line";
     text += fmt::format("| `{}` | {} | {} |\n", metric.name, metric.help, every);
   }

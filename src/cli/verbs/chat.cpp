@@ -34,6 +34,7 @@ struct ChatArguments {
   SamplingConfig sampling;
   std::string system;
   std::vector<std::string> stops;
+  bool no_calculator = false;
 };
 
 // Questions from standard input, answers to standard output; prompts and colours only where a person types.
@@ -150,6 +151,7 @@ void chat(const ChatArguments& options, const Settings& settings) {
   ChatSession session(*run.model, *run.tokenizer, chat, run.recipe.model.context,
                       imported_stop_tokens(run.metadata));
   session.set_system(options.system);
+  session.use_calculator(!options.no_calculator);
   ChatTerminal(session, options).run();
 }
 
@@ -164,6 +166,7 @@ void add_chat(CLI::App& app, const Settings& settings) {
   verb->add_option("--system", options->system, "A system prompt (default: the recipe's)");
   verb->add_option("--stop", options->stops, "A text that ends an answer; may be given several times")
       ->allow_extra_args(false);
+  verb->add_flag("--no-calculator", options->no_calculator, "Leave calls of the calculator unanswered");
   verb->footer(std::string("Lines from a pipe are asked one after another.\n") + kTakesSettings +
                "Example: tightloop chat --run runs/sft-gsm8k --temperature 0");
   verb->callback([=] { chat(*options, settings); });

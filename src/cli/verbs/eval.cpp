@@ -25,6 +25,7 @@
 #include "data/read/json_files.h"
 #include "infer/chat_session.h"
 #include "infer/exam.h"
+#include "infer/suite/suite.h"
 #include "infer/text_loss.h"
 #include "infer/text_tokens.h"
 #include "infer/translate.h"
@@ -43,10 +44,10 @@ namespace {
 
 struct EvalArguments {
   ModelChoice model;
-  std::string input, questions;
+  std::string input, questions, suite, details, python;
   int64_t window = 0, stride = 0, batch = 0, limit = -1, samples = 1, max_tokens = 0;
   double temperature = 0.8;
-  bool json = false;
+  bool json = false, no_calculator = false;
   std::set<std::string> given;  // options on the command line
 };
 
@@ -136,6 +137,31 @@ void measure_text(const EvalArguments& options, LoadedRun& run, bool cut, Findin
           : "read as one text, nothing added\n";
 }
 
+/// The suite with its problems; nothing where none is named. What is wrong with it is said before anything
+/// that takes long.
+Suite chosen_suite(const EvalArguments& options) {
+  if (options.suite.empty()) return {};
+  if (!options.details.empty() && path_exists(options.details))
+    throw usage_error("'{}' exists already: name another file for --details.", options.details);
+  if (!options.details.empty() && !is_folder(fs::absolute(options.details).parent_path()))
+    throw usage_error("the folder of '{}' (--details) does not exist.", options.details);
+  return read_suite(options.suite, std::max<int64_t>(options.limit, 0));
+}
+
+void measure_suite(const EvalArguments& options, const Suite& suite, LoadedRun& run, const ChatTemplate* chat,
+                   const std::vector<int32_t>& stops, Findings& findings) {
+  const CalculatorCalls calculator(*run.tokenizer);
+  const SuiteModel model{*run.model, *run.tokenizer, chat, stops,
+                         options.no_calculator ? nullptr : &calculator};
+  SuiteOptions how;
+  how.python = options.python;
+  if (options.batch > 0) how.rows = static_cast<size_t>(options.batch);
+  const auto result = run_suite(suite, model, how);
+  findings.json.update(to_json(result));
+  findings.text += to_text(result);
+  if (!options.details.empty()) write_file_whole(options.details, details_of(result));
+}
+
 void measure_held_out(const std::string& folder, LoadedRun& run, const Dataset& dataset, Findings& findings) {
   if (dataset.val->size() == 0)
     throw data_error("the run '{}' holds out no data; see data.val and data.holdout.", folder);
@@ -159,6 +185,8 @@ void ask(const EvalArguments& options, LoadedRun& run, const std::vector<ExamQue
   if (options.samples == 1) say_unused(options, {"--temperature"}, "it is for several --samples");
   ExamOptions how = greedy_exam(exam, *run.tokenizer);
   how.stop_tokens = stops;
+  const CalculatorCalls calculator(*run.tokenizer);
+  if (!options.no_calculator) how.calculator = &calculator;
   how.samples = options.samples;
   if (options.samples > 1) how.sampling.temperature = options.temperature;
   if (options.max_tokens > 0) how.sampling.max_tokens = options.max_tokens;
@@ -177,8 +205,8 @@ void evaluate_translator(const EvalArguments& options, const std::string& folder
                          const SavedModel& saved, const Settings& settings) {
   constexpr size_t kShown = 8;
   say_unused(options,
-             {"--input", "--questions", "--window", "--stride", "--batch", "--samples", "--temperature",
-              "--max-tokens"},
+             {"--input", "--questions", "--suite", "--window", "--stride", "--batch", "--samples",
+              "--temperature", "--max-tokens"},
              "a translator is measured on its held-out pairs");
   auto run = load_translator(saved, options.model.device, options.model.precision);
   const auto applied = apply_settings(run.recipe, settings);
@@ -214,12 +242,17 @@ void evaluate(const EvalArguments& options, const Settings& settings) {
   const SavedModel saved(folder);
   if (saved.recipe().model.translates())
     return evaluate_translator(options, folder, run_folder, saved, settings);
+  const Suite suite = chosen_suite(options);
   auto run = load_model(saved, options.model.device, options.model.precision);
   const auto applied = apply_settings(run.recipe, settings);
   if (options.input.empty()) say_unused(options, {"--window", "--stride"}, "it is for a text (--input)");
-  if (!options.input.empty() && options.questions.empty())
+  if (!options.input.empty() && options.questions.empty() && options.suite.empty())
     say_unused(options, {"--limit", "--samples", "--temperature", "--max-tokens"},
                "it is for questions, and a text (--input) has none");
+  if (options.suite.empty()) say_unused(options, {"--python", "--details"}, "it is for a suite (--suite)");
+  if (!options.suite.empty() && options.questions.empty())
+    say_unused(options, {"--samples", "--temperature", "--max-tokens"},
+               "a suite's file says it of each task");
   const auto chat = chat_template(run.recipe.chat, *run.tokenizer);
   const auto stops = stop_tokens(run);
   Findings findings{{{"run", folder}, {"step", run.step}}, fmt::format("{} at step {}\n", folder, run.step)};
@@ -229,9 +262,11 @@ void evaluate(const EvalArguments& options, const Settings& settings) {
     ask(options, run, read_exam(options.questions, run.recipe.data, *run.tokenizer, chat.get(), stops, limit),
         stops, findings);
   }
-  if (options.input.empty() && options.questions.empty()) {
+  if (!options.suite.empty()) measure_suite(options, suite, run, chat.get(), stops, findings);
+  if (options.input.empty() && options.questions.empty() && options.suite.empty()) {
     if (!has_data(run.recipe.data))
-      throw usage_error("'{}' has no data of its own: name a text (--input) or --questions.", folder);
+      throw usage_error("'{}' has no data of its own: name a text (--input), --questions or a --suite.",
+                        folder);
     check_own_data(run.recipe, run_folder, run.metadata, applied);
     const auto dataset = load_dataset(run.recipe.data, run.recipe.tasks, *run.tokenizer, run.recipe.chat,
                                       nullptr, run_folder.index());
@@ -263,6 +298,13 @@ void add_eval(CLI::App& app, const Settings& settings) {
   verb->add_option("--input", options->input, "A text file: loss, perplexity, bits per byte");
   verb->add_option("--questions", options->questions,
                    "A JSONL file of {question, answer} or {question, choices, answer}");
+  verb->add_option("--suite", options->suite,
+                   "A YAML file of tasks, or nanochat's core.yaml: accuracies and CORE (docs/evaluation.md)");
+  verb->add_option("--details", options->details,
+                   "Of a suite: a JSONL file for the outcome of every problem");
+  verb->add_option("--python", options->python,
+                   "Of a suite: the Python that may run programs that the model writes; without it none are");
+  verb->add_flag("--no-calculator", options->no_calculator, "Leave calls of the calculator unanswered");
   verb->add_option("--window", options->window, "Of a text: window size in tokens (default: the context)")
       ->default_str("")
       ->check(at_least(1));
@@ -295,7 +337,8 @@ void add_eval(CLI::App& app, const Settings& settings) {
       "Examples:\n"
       "  tightloop eval --run runs/quickstart --json\n"
       "  tightloop eval --run runs/mine --data.val other.txt\n"
-      "  tightloop eval --model runs/mine --input my.txt --json");
+      "  tightloop eval --model runs/mine --input my.txt --json\n"
+      "  tightloop eval --run runs/mine --suite configs/suites/example.yaml");
   verb->callback([=] {
     for (const auto* option : verb->get_options())
       if (option->count() > 0) options->given.insert(option->get_name());

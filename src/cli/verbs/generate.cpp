@@ -31,7 +31,7 @@ struct GenerateArguments {
   SamplingConfig sampling;
   std::vector<std::string> stops;
   int64_t samples = 1, batch = 32;
-  bool json = false;
+  bool json = false, no_calculator = false;
 };
 
 std::string standard_input() {
@@ -101,6 +101,8 @@ void answer(const GenerateArguments& options) {
   generation.sampling = options.sampling;
   generation.stop_tokens = stop_tokens(run);
   generation.vocab_size = tokenizer.vocab_size();
+  const CalculatorCalls calculator(tokenizer);
+  if (!options.no_calculator) generation.calculator = &calculator;
   generation.on_token = [&](size_t row, int32_t id) {
     const std::string text = streams[row].add(id);
     if (live) put(shown(text));
@@ -149,6 +151,7 @@ void add_generate(CLI::App& app) {
   verb->add_option("--stop", options->stops, "A text that ends the answer; may be given several times")
       ->allow_extra_args(false);
   verb->add_option("--batch", options->batch, "Texts continued at once")->check(at_least(1));
+  verb->add_flag("--no-calculator", options->no_calculator, "Leave calls of the calculator unanswered");
   verb->add_flag("--json", options->json, "For programs");
   verb->footer(
       "Examples:\n"

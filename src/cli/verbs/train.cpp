@@ -22,6 +22,7 @@
 #include "core/terminal/terminal.h"
 #include "dist/processes.h"
 #include "infer/exam.h"
+#include "infer/suite/training_suite.h"
 #include "infer/training_samples.h"
 #include "infer/translate.h"
 #include "train/run/checkpoint.h"
@@ -150,9 +151,11 @@ std::unique_ptr<Trainer> begin(const Recipe& recipe, const RunFolder& run, const
     if (options.processes->main())
       for (const auto& sentence : preface.warnings) log::warn("{}", sentence);
     auto trainer = std::make_unique<Trainer>(recipe, run, options);
-    if (options.processes->main())  // prompts that cannot be read are found now
-      trainer->also_sample(
-          training_sampler(trainer->task(), trainer->recipe(), imported_stop_tokens(trainer->metadata())));
+    if (options.processes->main()) {  // what cannot be read is found now
+      const auto stops = imported_stop_tokens(trainer->metadata());
+      trainer->also_sample(training_sampler(trainer->task(), trainer->recipe(), stops));
+      trainer->also_measure(training_suite(trainer->task(), trainer->recipe(), stops));
+    }
     return trainer;
   } catch (...) {
     if (options.processes->main() && !options.resume_from) run.discard();

@@ -8,7 +8,7 @@ namespace {
 
 namespace dom = simdjson::dom;
 
-constexpr size_t kLetters = 26;
+constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 std::vector<std::string_view> texts_of(dom::element list, std::string_view field) {
   std::vector<std::string_view> texts;
@@ -54,17 +54,24 @@ ChoiceQuestion read_choice(dom::object record, const DataConfig& config) {
   dom::object columns;  // {"text": [...], "label": [...]}, as ARC has it
   const bool labelled = value.get(columns) == simdjson::SUCCESS;
   out.choices = texts_of(labelled ? field_of(columns, "text") : value, config.choices_field);
-  if (out.choices.size() < 2 || out.choices.size() > kLetters)
+  if (out.choices.size() < 2 || out.choices.size() > kLetters.size())
     throw BadRecord{BadKind::kWrongType, "a multiple choice needs a list of 2 to 26 choices"};
-  std::vector<std::string_view> labels;
   if (labelled && has_field(columns, "label")) {
-    labels = texts_of(field_of(columns, "label"), "label");
-    if (labels.size() != out.choices.size())
+    out.labels = texts_of(field_of(columns, "label"), "label");
+    if (out.labels.size() != out.choices.size())
       throw BadRecord{BadKind::kWrongType,
-                      fmt::format("{} labels for {} choices", labels.size(), out.choices.size())};
+                      fmt::format("{} labels for {} choices", out.labels.size(), out.choices.size())};
   }
-  out.right = right_of(field_of(record, config.answer_field), out.choices, labels);
+  out.right = right_of(field_of(record, config.answer_field), out.choices, out.labels);
+  for (size_t i = out.labels.size(); i < out.choices.size(); ++i) out.labels.push_back(kLetters.substr(i, 1));
   return out;
+}
+
+std::string choice_text(const ChoiceQuestion& choice) {
+  std::string text = fmt::format("Multiple Choice question: {}\n", choice.question);
+  for (size_t i = 0; i < choice.choices.size(); ++i)
+    text += fmt::format("- {}={}\n", choice.choices[i], choice.labels[i]);
+  return text + "\nRespond only with the letter of the correct answer.";
 }
 
 ChoiceQuestion read_choice(std::string_view json, const DataConfig& config) {

@@ -136,16 +136,11 @@ class JsonContents {
     talk.messages.push_back({Role::kAssistant, answer});
   }
 
-  // The question with lettered choices; the answer is the letter alone.
+  // The question with labelled choices; the answer is the label alone.
   void read_choice(dom::object object, ReadConversation& talk) const {
-    static constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
     const ChoiceQuestion choice = tightloop::read_choice(object, config_);
-    std::string question = fmt::format("Multiple Choice question: {}\n", choice.question);
-    for (size_t i = 0; i < choice.choices.size(); ++i)
-      question += fmt::format("- {}={}\n", choice.choices[i], kLetters[i]);
-    question += "\nRespond only with the letter of the correct answer.";
-    talk.messages.push_back({Role::kUser, talk.keep(std::move(question))});
-    talk.messages.push_back({Role::kAssistant, kLetters.substr(choice.right, 1)});
+    talk.messages.push_back({Role::kUser, talk.keep(choice_text(choice))});
+    talk.messages.push_back({Role::kAssistant, choice.labels[choice.right]});
   }
 
   DataConfig config_;

@@ -86,8 +86,11 @@ std::span<const std::string_view> fields_with_meaning(AnswerShape shape);
 struct ChoiceQuestion {
   std::string_view question;
   std::vector<std::string_view> choices;  // 2 to 26
+  std::vector<std::string_view> labels;   // as the record has them, or A, B, ...
   size_t right = 0;
 };
+/// The question with its labelled choices, as a user asks it; the answer is the right one's label.
+std::string choice_text(const ChoiceQuestion& choice);
 /// From a JSON record, padded like those of a RecordBatch, with the fields that `config` names: choices as a
 /// list, or as ARC has them, {"text": [...], "label": [...]}. The answer is a number that counts from 0; or
 /// else one of the labels; without labels, a letter or the choice itself. Throws BadRecord.

@@ -43,4 +43,19 @@ std::optional<Task::Evaluation> Evaluator::measure(int64_t step) {
   return values;
 }
 
+std::optional<Task::Evaluation> Evaluator::measure_suite(int64_t step) {
+  if (!suite_) return {};
+  const ops::WithoutFp8 as_exported;
+  try {
+    task_.refresh_weights();
+    return suite_();
+  } catch (const std::exception& error) {
+    if (interrupted()) return {};
+    log::warn("step {}: eval.suite could not be measured, training goes on: {}", step,
+              first_line(error.what()));
+    device_.empty_cache();
+    return {};
+  }
+}
+
 }  // namespace tightloop

@@ -16,6 +16,8 @@ class Evaluator {
 
   /// Adds to what is measured, by those who know more: how well a model translates, say.
   void also(std::function<Task::Evaluation()> more) { more_ = std::move(more); }
+  /// What measures the model by a suite of tasks (eval.suite).
+  void also_suite(std::function<Task::Evaluation()> suite) { suite_ = std::move(suite); }
   /// Whether there is anything to evaluate on; says so where there is not.
   void check();
   bool possible() const { return possible_; }
@@ -23,11 +25,13 @@ class Evaluator {
   void set_possible(bool possible) { possible_ = possible; }
   /// First the held-out loss. Nothing where it could not be had: a warning says why, unless it was Ctrl-C.
   std::optional<Task::Evaluation> measure(int64_t step);
+  /// The same by the suite; nothing where there is none.
+  std::optional<Task::Evaluation> measure_suite(int64_t step);
 
  private:
   Task& task_;
   Device& device_;
-  std::function<Task::Evaluation()> more_;
+  std::function<Task::Evaluation()> more_, suite_;
   bool possible_ = false;
 };
 

@@ -19,6 +19,7 @@ std::string held_out_text(double value, bool) { return fmt::format("held-out los
 std::string accuracy_text(double value, bool) { return fmt::format("accuracy {:.1f} %", 100 * value); }
 std::string bleu_text(double value, bool) { return fmt::format("BLEU {:.2f}", value); }
 std::string chrf_text(double value, bool) { return fmt::format("chrF {:.2f}", value); }
+std::string core_text(double value, bool) { return fmt::format("CORE {:.4f}", value); }
 std::string bits_text(double value, bool) { return fmt::format("{:.4f} bits per byte", value); }
 
 }  // namespace
@@ -187,6 +188,8 @@ const std::vector<Metric>& metric_table() {
        .text = bits_text},
       {.name = "eval/bleu", .help = "BLEU of `train.eval_translations` held-out pairs", .text = bleu_text},
       {.name = "eval/chrf", .help = "chrF of the same", .text = chrf_text},
+      {.name = "eval/suite/<task>", .help = "accuracy in a task of `eval.suite`"},
+      {.name = "eval/core", .help = "the mean of these tasks' centred accuracies (CORE)", .text = core_text},
   };
   return table;
 }
@@ -197,6 +200,8 @@ const Metric* find_metric(std::string_view name) {
 }
 
 std::string evaluation_text(std::string_view name, double value) {
+  constexpr std::string_view kSuite = "eval/suite/";
+  if (name.starts_with(kSuite)) return fmt::format("{} {:.1f} %", name.substr(kSuite.size()), 100 * value);
   const Metric* metric = find_metric(name);
   return metric && metric->text ? metric->text(value, false) : fmt::format("{} {:.2f}", name, value);
 }

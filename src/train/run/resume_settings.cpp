@@ -36,11 +36,11 @@ const std::set<std::string>& settings_that_may_change() {
       "train.logging_steps", "train.eval_steps", "train.eval_batches", "train.eval_translations",
       "train.bleu_tokenize", "train.save_steps", "train.save_minutes", "train.keep_checkpoints",
       "train.keep_best", "train.best_by", "eval.prompts", "eval.prompts_file", "eval.samples",
-      "eval.sample_tokens", "eval.temperature", "eval.top_k", "eval.top_p", "train.keep_every",
-      "train.patience", "train.stop_at", "log.detail_steps", "log.dataset_metrics_steps", "log.memory_steps",
-      "log.flops", "log.flops_steps", "log.flush_steps", "log.reduced_logging", "log.log_dataset_metrics",
-      "log.asynchronous", "log.tensorboard", "log.csv", "wandb.mode", "wandb.project", "wandb.entity",
-      "wandb.name", "wandb.id", "wandb.tags", "wandb.python"};
+      "eval.sample_tokens", "eval.temperature", "eval.top_k", "eval.top_p", "eval.suite", "eval.suite_steps",
+      "train.keep_every", "train.patience", "train.stop_at", "log.detail_steps", "log.dataset_metrics_steps",
+      "log.memory_steps", "log.flops", "log.flops_steps", "log.flush_steps", "log.reduced_logging",
+      "log.log_dataset_metrics", "log.asynchronous", "log.tensorboard", "log.csv", "wandb.mode",
+      "wandb.project", "wandb.entity", "wandb.name", "wandb.id", "wandb.tags", "wandb.python"};
   return keys;
 }
 

@@ -110,12 +110,14 @@ std::vector<std::string> unused_settings(const Recipe& recipe) {
        "is for GPUs"},
       {train.eval_steps == 0, {"train.patience"}, "needs train.eval_steps"},
       {!lora.on(), {"lora.alpha", "lora.layers"}, "needs lora.rank"},
+      {recipe.eval.suite.empty(), {"eval.suite_steps"}, "needs eval.suite"},
   };
   std::set<std::string> changed;
   add_changed(changed, "data", recipe.data);
   add_changed(changed, "model", model);
   add_changed(changed, "train", train);
   add_changed(changed, "lora", lora);
+  add_changed(changed, "eval", recipe.eval);
   std::vector<std::string> sentences;
   for (const Rule& rule : rules)
     for (const auto& setting : rule.settings)

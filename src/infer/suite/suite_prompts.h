@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/render/chat.h"
+#include "infer/suite/suite_task.h"
+#include "tokenizer/tokenizer.h"
+
+namespace tightloop {
+
+/// A text whose tokens [start, end) are scored: one choice of a problem, or its continuation.
+struct ScoredText {
+  size_t problem = 0, choice = 0;
+  std::vector<int32_t> ids{};
+  int64_t start = 0, end = 0;
+  size_t bytes = 0;  // of the choice's text
+
+  size_t length() const { return ids.size(); }
+};
+
+/// The token that the texts of a task begin with; a usage error where the tokenizer has none of its name.
+int32_t begin_token(const SuiteTask& task, const Tokenizer& tokenizer);
+
+/// The texts of a problem of the kinds multiple_choice (one for each choice, which share their beginning),
+/// schema (which share their end) and language_modeling (one), written and cut into tokens as nanochat's
+/// core_eval.py does it. No more than `longest` tokens of each, its last ones.
+std::vector<ScoredText> scored_texts(const SuiteTask& task, size_t problem, const Tokenizer& tokenizer,
+                                     int64_t longest);
+
+/// What a problem of the kind generation is asked with.
+std::vector<int32_t> generation_prompt(const SuiteTask& task, size_t problem, const Tokenizer& tokenizer);
+
+/// A chat's multiple choice: the prompt, a token for each label, and which of them is right.
+struct ChatChoice {
+  std::vector<int32_t> prompt{};
+  std::vector<int32_t> labels{};
+  size_t right = 0;
+};
+ChatChoice chat_choice(const SuiteTask& task, size_t problem, const Tokenizer& tokenizer,
+                       const ChatTemplate& chat);
+
+/// A question as a user's turn, the examples' questions and answers as turns before it.
+std::vector<int32_t> chat_prompt(const SuiteTask& task, size_t problem, const ChatTemplate& chat);
+
+}  // namespace tightloop
