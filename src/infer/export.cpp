@@ -102,6 +102,8 @@ void write_tokenizer_config(const Tokenizer& tokenizer, const Recipe& recipe, co
     if (const auto name = id < 0 ? "" : token_name(tokenizer, id);
         !name.empty() && named_token(config, key, tokenizer) != id)
       config[key] = name;
+  if (tokens.end != tokenizer.end_of_text())  // what ends a turn does not part documents
+    config["tightloop"]["end_of_text"] = token_name(tokenizer, tokenizer.end_of_text());
   if (const auto jinja = chat_jinja(recipe.chat, tokenizer); !jinja.empty())
     write_chat_template(jinja, config, folder);
   write_file_whole(folder / "tokenizer_config.json", config.dump(2) + "\n");

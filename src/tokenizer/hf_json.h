@@ -17,7 +17,8 @@ BpeModel parse_hf_json(const std::string& bytes, const std::string& source);
 void write_hf_json(const BpeModel& model, const std::filesystem::path& path);
 
 /// What a tokenizer_config.json adds to tokenizer.json: `eos_token`, and under `tightloop`, which others
-/// leave alone, the flags that Hugging Face's file has no place for.
+/// leave alone, what Hugging Face's file has no place for: flags, and the end of text where eos_token ends
+/// turns.
 void read_hf_config(const std::filesystem::path& path, BpeModel& model);
 /// The same file as JSON text; empty where tokenizer.json says it all.
 std::string hf_config(const BpeModel& model);

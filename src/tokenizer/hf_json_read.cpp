@@ -295,6 +295,8 @@ void read_hf_config(const std::filesystem::path& path, BpeModel& model) {
   }
   const auto flags = config.find("tightloop");
   if (flags == config.end() || !flags->is_object()) return;
+  if (const auto end = flags->find("end_of_text"); end != flags->end() && end->is_string())
+    model.end_of_text = end->get<std::string>();
   for (const auto& [name, value] :
        {std::pair<const char*, bool*>{"parse_added", &model.parse_added}, {"same_rank", &model.same_rank}}) {
     const auto flag = flags->find(name);

@@ -1,4 +1,4 @@
-"""Makes python_random.json: shuffles and samples of Python's random module, for tests/data/python_random_test.cpp.
+"""Makes python_random.json: shuffles and samples of Python's random module, for tests/core/python_random_test.cpp.
 
     python3 tests/golden/make_python_random.py
 """

@@ -78,7 +78,7 @@ TEST(House, LayersIncludeOnlyThoseBelowThem) {
 const std::map<std::string, std::vector<std::vector<std::string>>> kStages{
     {"core",
      {{"terminal/terminal", "terminal/plain", "terminal/live_block", "terminal/line_editor"},
-      {"", "io/", "terminal/progress_line"}}},
+      {"", "io/", "random/", "terminal/progress_line"}}},
     {"tokenizer", {{"unicode/"}, {"jinja/values/"}, {"jinja/filters/"}, {"jinja/"}, {""}}},
     {"data",
      {{"data_config", "mixture", "prefetcher"},

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "core/random/python_random.h"
+
 namespace tightloop {
 
 namespace {
@@ -72,71 +74,16 @@ class Pcg64 {
   bool has_upper_ = false;
 };
 
-/// The Mersenne Twister as Python seeds it, which is not how std::mt19937 does.
-class PythonRandom {
- public:
-  explicit PythonRandom(uint32_t seed) {
-    words_[0] = 19650218;
-    for (size_t i = 1; i < kWords; ++i)
-      words_[i] = 1812433253 * (words_[i - 1] ^ words_[i - 1] >> 30) + static_cast<uint32_t>(i);
-    size_t i = 1;
-    const auto mixed = [&](uint32_t factor) {
-      return words_[i] ^ (words_[i - 1] ^ words_[i - 1] >> 30) * factor;
-    };
-    const auto advance = [&] {
-      if (++i < kWords) return;
-      words_[0] = words_[kWords - 1];
-      i = 1;
-    };
-    for (size_t k = 0; k < kWords; ++k, advance()) words_[i] = mixed(1664525) + seed;
-    for (size_t k = 1; k < kWords; ++k, advance()) words_[i] = mixed(1566083941) - static_cast<uint32_t>(i);
-    words_[0] = 0x80000000;
-  }
-  uint32_t next() {
-    if (at_ == kWords) twist();
-    uint32_t word = words_[at_++];
-    word ^= word >> 11;
-    word ^= word << 7 & 0x9d2c5680;
-    word ^= word << 15 & 0xefc60000;
-    return word ^ word >> 18;
-  }
-  /// Uniform in [0, bound): as many bits as the bound has, until they are below it.
-  uint32_t below(uint32_t bound) {
-    const int bits = std::bit_width(bound);
-    uint32_t value = next() >> (32 - bits);
-    while (value >= bound) value = next() >> (32 - bits);
-    return value;
-  }
-
- private:
-  static constexpr size_t kWords = 624, kMiddle = 397;
-  void twist() {
-    for (size_t i = 0; i < kWords; ++i) {
-      const uint32_t y = (words_[i] & 0x80000000) | (words_[(i + 1) % kWords] & 0x7fffffff);
-      words_[i] = words_[(i + kMiddle) % kWords] ^ y >> 1 ^ (y & 1 ? 0x9908b0df : 0);
-    }
-    at_ = 0;
-  }
-  std::array<uint32_t, kWords> words_{};
-  size_t at_ = kWords;
-};
-
-template <class Generator>
-void shuffle_by(std::vector<uint64_t>& items, Generator generator) {
-  for (size_t i = items.size(); i-- > 1;)
-    std::swap(items[i], items[generator.below(static_cast<uint32_t>(i) + 1)]);
-}
-
 }  // namespace
 
 std::vector<uint64_t> numpy_permutation(uint64_t size, uint32_t seed) {
   std::vector<uint64_t> order(size);
   std::iota(order.begin(), order.end(), uint64_t{0});
-  shuffle_by(order, Pcg64(seed));
+  Pcg64 random(seed);
+  for (size_t i = order.size(); i-- > 1;)
+    std::swap(order[i], order[random.below(static_cast<uint32_t>(i) + 1)]);
   return order;
 }
-
-void python_shuffle(std::vector<uint64_t>& items, uint32_t seed) { shuffle_by(items, PythonRandom(seed)); }
 
 std::vector<uint64_t> nanochat_order(const std::vector<uint64_t>& parts) {
   constexpr uint32_t kSeed = 42;
@@ -145,7 +92,7 @@ std::vector<uint64_t> nanochat_order(const std::vector<uint64_t>& parts) {
     const uint64_t first = order.size();
     for (const uint64_t document : numpy_permutation(size, kSeed)) order.push_back(first + document);
   }
-  python_shuffle(order, kSeed);
+  PythonRandom(kSeed).shuffle(order);
   return order;
 }
 

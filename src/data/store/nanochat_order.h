@@ -10,8 +10,6 @@ namespace tightloop {
 
 /// A shuffle of [0, size) as NumPy's default_rng(seed).permutation(size) has it. size < 2^32.
 std::vector<uint64_t> numpy_permutation(uint64_t size, uint32_t seed);
-/// Shuffles as Python's random.Random(seed).shuffle() does.
-void python_shuffle(std::vector<uint64_t>& items, uint32_t seed);
 
 /// The order in which nanochat's SFT takes the documents of several sources, laid end to end: each source in
 /// an order of NumPy's, and all of them together in one of Python's, with 42 as the seed of both. `parts`:

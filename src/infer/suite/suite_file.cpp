@@ -10,8 +10,8 @@
 #include "core/files.h"
 #include "core/io/json_depth.h"
 #include "core/io/yaml_entries.h"
+#include "core/random/python_random.h"
 #include "data/read/line_reader.h"
-#include "score/python_random.h"
 
 namespace tightloop {
 

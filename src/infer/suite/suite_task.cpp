@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
-#include "score/python_random.h"
+#include "core/random/python_random.h"
 
 namespace tightloop {
 

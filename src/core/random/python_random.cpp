@@ -1,4 +1,4 @@
-#include "score/python_random.h"
+#include "core/random/python_random.h"
 
 #include <bit>
 #include <numeric>

@@ -1,5 +1,5 @@
 // Against Python's own: tests/golden/make_python_random.py made the numbers.
-#include "score/python_random.h"
+#include "core/random/python_random.h"
 
 #include <nlohmann/json.hpp>
 #include <numeric>
