@@ -1,4 +1,5 @@
 #include "infer/chat_session.h"
+#include "infer/calculator_calls.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/render/chat.h"
+#include "infer/calculator_calls.h"
 #include "infer/generate.h"
 #include "infer/loaded_run.h"
 #include "model/language_model.h"

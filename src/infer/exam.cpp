@@ -1,4 +1,5 @@
 #include "infer/exam.h"
+#include "infer/calculator_calls.h"
 
 #include <ATen/ops/zeros.h>
 

@@ -8,6 +8,7 @@
 #include "core/files.h"
 #include "core/io/json_depth.h"
 #include "data/read/line_reader.h"
+#include "data/render/chat_text.h"
 #include "data/render/render.h"
 #include "infer/exam.h"
 
@@ -29,7 +30,13 @@ bool split(const std::vector<int32_t>& ids, const std::vector<uint8_t>& mask, co
   const auto first = std::ranges::find(mask, uint8_t{1}) - mask.begin();
   if (first == 0 || first == static_cast<int64_t>(ids.size())) return false;
   question.prompt.assign(ids.begin(), ids.begin() + first);
-  const auto answer = until_stop({ids.begin() + first, ids.end()}, stops);
+  auto answer = until_stop({ids.begin() + first, ids.end()}, stops);
+  // An answer without thinking: the block that says so is asked with, not asked for.
+  const auto thought = tokenizer.encode(kEmptyThinking, SpecialText::kParse);
+  if (answer.size() > thought.size() && std::equal(thought.begin(), thought.end(), answer.begin())) {
+    question.prompt.insert(question.prompt.end(), thought.begin(), thought.end());
+    answer.erase(answer.begin(), answer.begin() + static_cast<int64_t>(thought.size()));
+  }
   question.expected = tokenizer.decode(answer);
   question.shown = tokenizer.decode(question.prompt);
   return answer.size() <= kShortAnswer || question.expected.find("####") != std::string::npos;

@@ -1,4 +1,5 @@
 #include "infer/generate.h"
+#include "infer/calculator_calls.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>

@@ -5,11 +5,12 @@
 #include <span>
 #include <vector>
 
-#include "infer/calculator_calls.h"
 #include "infer/sample.h"
 #include "model/language_model.h"
 
 namespace tightloop {
+
+class CalculatorCalls;
 
 /// A text to continue. Random numbers depend on the seed, `sample` and the position in the answer alone, so
 /// that a prompt's answer does not depend on what stands beside it in a batch.

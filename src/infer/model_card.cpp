@@ -90,7 +90,7 @@ std::string how_to_load(const std::string& name, bool theirs, bool chat) {
 std::string training_of(const SavedModel& saved, const RunFolder& run) {
   const CardJson& metadata = saved.metadata();
   std::string text = "## Training\n\n| | |\n|---|---|\n";
-  text += row("run", saved.recipe().run.name);
+  text += row("run", fs::absolute(run.root()).lexically_normal().filename().string());
   if (metadata.contains("stage")) text += row("stage", text_in(metadata, "stage"));
   if (metadata.contains("parent")) {
     const CardJson& parent = metadata["parent"];
@@ -182,8 +182,9 @@ std::string metrics_of(const SavedModel& saved, const RunFolder& run) {
 std::string recipe_of(const SavedModel& saved) {
   static const std::set<std::string, std::less<>> kAside{"run", "log", "wandb", "eval", "ops"};
   static const std::set<std::string, std::less<>> kPaths{
-      "data.train", "data.val",     "data.train_target", "data.val_target",
-      "data.cache", "data.mixture", "train.init_from",   "tokenizer.target_path"};
+      "data.train",     "data.val",      "data.train_target", "data.val_target",
+      "data.cache",     "data.mixture",  "train.init_from",   "tokenizer.target_path",
+      "tokenizer.path", "chat.template", "eval.suite"};
   std::string text, section;
   for (const ChangedSetting& setting : changed_settings(Recipe(), saved.recipe())) {
     const size_t dot = setting.key.find('.');

@@ -1,4 +1,5 @@
 #include "infer/training_samples.h"
+#include "infer/calculator_calls.h"
 
 #include <algorithm>
 #include <memory>

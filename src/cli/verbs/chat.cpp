@@ -16,6 +16,7 @@
 #include "core/interrupt.h"
 #include "core/log.h"
 #include "core/terminal/terminal.h"
+#include "infer/calculator_calls.h"
 #include "infer/chat_session.h"
 
 namespace tightloop::cli {

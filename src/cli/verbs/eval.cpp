@@ -23,6 +23,7 @@
 #include "core/terminal/terminal.h"
 #include "data/dataset.h"
 #include "data/read/json_files.h"
+#include "infer/calculator_calls.h"
 #include "infer/chat_session.h"
 #include "infer/exam.h"
 #include "infer/suite/suite.h"
@@ -253,7 +254,7 @@ void evaluate(const EvalArguments& options, const Settings& settings) {
   if (!options.suite.empty() && options.questions.empty())
     say_unused(options, {"--samples", "--temperature", "--max-tokens"},
                "a suite's file says it of each task");
-  const auto chat = chat_template(run.recipe.chat, *run.tokenizer);
+  const auto chat = chat_template(for_questions(run.recipe.chat), *run.tokenizer);
   const auto stops = stop_tokens(run);
   Findings findings{{{"run", folder}, {"step", run.step}}, fmt::format("{} at step {}\n", folder, run.step)};
   if (!options.input.empty()) measure_text(options, run, applied.cut, findings);

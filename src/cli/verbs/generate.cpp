@@ -1,4 +1,5 @@
 #include "infer/generate.h"
+#include "infer/calculator_calls.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -105,9 +105,12 @@ ProgramEnd run_confined(const std::string& interpreter, const std::string& scrip
     return ProgramEnd::kTimedOut;
   }
   ::kill(-child, SIGKILL);  // what it has left running
-  if (WIFEXITED(status) && WEXITSTATUS(status) == kNotStarted)
+  // A script may end with that code as well: an empty one does not.
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kNotStarted &&
+      (script.empty() || run_confined(interpreter, "") != ProgramEnd::kSucceeded))
     throw usage_error("'{}' cannot be started.", interpreter);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? ProgramEnd::kSucceeded : ProgramEnd::kFailed;
+  return WIFEXITED(status) && WEXITSTATUS(status) == limits.success ? ProgramEnd::kSucceeded
+                                                                    : ProgramEnd::kFailed;
 }
 
 }  // namespace tightloop

@@ -13,6 +13,7 @@ struct ConfinedLimits {
   std::chrono::milliseconds time{5000};
   uint64_t memory_bytes = 256 << 20;  // of address space
   uint64_t file_bytes = 1 << 20;      // that a file it writes may have
+  int success = 0;                    // the exit code that says so
 };
 
 /// Runs a script by an interpreter, in a process of its own that does harm only on purpose: in an empty

@@ -96,8 +96,9 @@ void write_source(const DataConfig& config, const SampleStyle& style, const fs::
   for (const SamplePart& part : parts) {
     for (size_t i = 0; i < part.patterns->size(); ++i) {
       const std::string& pattern = (*part.patterns)[i];
-      if (fs::path(pattern).is_absolute())
-        throw usage_error("'{}' is an absolute path: samples are made for names under a folder.", pattern);
+      const fs::path name = fs::path(pattern).lexically_normal();
+      if (name.is_absolute() || name.begin()->string() == "..")
+        throw usage_error("'{}' is not under the folder: samples are made for names inside of it.", pattern);
       if (const auto there = matches_of((folder / pattern).string()); !there.empty()) {
         files.push_back({there.front(), false});
         continue;

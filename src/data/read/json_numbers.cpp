@@ -1,6 +1,8 @@
 #include "data/read/json_numbers.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 
 namespace tightloop {
 
@@ -29,6 +31,19 @@ bool is_number(std::string_view text) {
   return at == text.size();
 }
 
+/// Whether simdjson takes it: whole ones of 64 bits, others that are finite.
+bool fits(std::string_view number) {
+  const char* const end = number.data() + number.size();
+  if (number.find_first_of(".eE") != number.npos) {
+    double value = 0;
+    return std::from_chars(number.data(), end, value).ec == std::errc() && std::isfinite(value);
+  }
+  int64_t whole = 0;
+  uint64_t positive = 0;
+  return std::from_chars(number.data(), end, whole).ec == std::errc() ||
+         std::from_chars(number.data(), end, positive).ec == std::errc();
+}
+
 }  // namespace
 
 bool without_large_numbers(std::string_view json, std::string& out) {
@@ -43,7 +58,7 @@ bool without_large_numbers(std::string_view json, std::string& out) {
     } else if (json[at] == '-' || is_json_digit(json[at])) {
       const size_t end = std::min(json.find_first_not_of("0123456789+-.eE", at), json.size());
       if (!is_number(json.substr(at, end - at))) return false;
-      out += '0';
+      out += fits(json.substr(at, end - at)) ? json.substr(at, end - at) : kLargeNumber;
       at = end;
     } else {
       out += json[at++];

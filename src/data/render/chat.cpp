@@ -38,6 +38,14 @@ void ChatConfig::describe(Fields& fields) {
              "Of templates that name the date: the day, such as 2026-01-31; empty: when the run started");
 }
 
+ChatConfig for_questions(ChatConfig config) {
+  config.learn = ChatLearn::kAssistant;
+  config.learn_thinking = true;
+  config.empty_thinking = 1;
+  config.system_share = 0;
+  return config;
+}
+
 std::string_view role_name(Role role) {
   constexpr std::string_view kNames[] = {"system", "user", "assistant", "tool"};
   return kNames[static_cast<size_t>(role)];
@@ -50,6 +58,9 @@ ChatForm resolve_form(const ChatConfig& config, const Tokenizer& tokenizer) {
         "chat.form template: there is no chat template beside the tokenizer. Name one (--chat.template "
         "FILE), "
         "or choose another form.");
+  if (!config.template_path.empty() && config.form != ChatForm::kAuto && config.form != ChatForm::kTemplate)
+    throw usage_error("chat.template is given, and chat.form {} does not read it. Leave one of them out.",
+                      name_of(config.form));
   if (config.form != ChatForm::kAuto) return config.form;
   if (brings) return ChatForm::kTemplate;
   if (tokenizer.token_id("<|user_start|>")) return ChatForm::kNanochat;
@@ -95,6 +106,9 @@ std::unique_ptr<const ChatTemplate::Writer> make_writer(const ChatConfig& config
                                                         const Tokenizer& tokenizer) {
   const ChatForm form = resolve_form(config, tokenizer);
   const bool spelled = form == ChatForm::kChatml || form == ChatForm::kNanochat || form == ChatForm::kOwn;
+  if (config.system_share > 0 && config.system_prompts.empty())
+    throw usage_error("chat.system_share is {}, and there are no chat.system_prompts to put first.",
+                      config.system_share);
   if (spelled && !config.learn_thinking)
     throw usage_error("chat.learn_thinking false: chat.form {} has no thinking. Choose qwen3 or minimind.",
                       name_of(form));
@@ -145,10 +159,10 @@ void ChatTemplate::render(const Conversation& conversation, std::vector<int32_t>
                      [&](const Conversation& whole) { writer_->render(whole, ids, mask); });
 }
 
-std::vector<int32_t> ChatTemplate::prompt(const Conversation& conversation) const {
+std::vector<int32_t> ChatTemplate::prompt(const Conversation& conversation, bool answers_at_once) const {
   std::vector<int32_t> ids;
   with_system_prompt(conversation, system_prompt_,
-                     [&](const Conversation& whole) { ids = writer_->prompt(whole); });
+                     [&](const Conversation& whole) { ids = writer_->prompt(whole, answers_at_once); });
   return ids;
 }
 

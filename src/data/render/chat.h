@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,10 +10,45 @@
 
 #include "core/config.h"
 #include "data/read/record.h"
-#include "data/render/conversation.h"
 #include "tokenizer/tokenizer.h"
 
 namespace tightloop {
+
+enum class Role : uint8_t { kSystem, kUser, kAssistant, kTool };
+/// "system", "user", "assistant", "tool".
+std::string_view role_name(Role role);
+
+/// A turn of a conversation, or a part of one: `opens` and `closes` tell whether the turn begins and ends
+/// here. Code that the assistant runs is learned like its words; what the code printed is only read.
+struct Message {
+  enum class Part : uint8_t { kText, kCode, kOutput };
+
+  Role role = Role::kUser;
+  std::string_view text{};
+  Part part = Part::kText;
+  bool opens = true, closes = true;
+
+  // What templates of models read besides.
+  std::string_view called{};                   // the role as the record names it; empty: role_name(role)
+  std::optional<std::string_view> thinking{};  // reasoning_content
+  std::string_view content{};  // JSON, where it is no text: a list of parts, null; "absent": there is none
+  std::string_view fields{};   // other fields that say something: a JSON object, or empty
+  std::string_view field_names{};  // of those that may not be lost, each with a NUL behind it
+};
+
+/// What a record says. The views are valid as long as the record's reader says.
+struct Conversation {
+  Conversation() = default;
+  Conversation(std::span<const Message> turns) : messages(turns) {}
+  Conversation(const std::vector<Message>& turns) : messages(turns) {}
+
+  std::span<const Message> messages{};
+  std::string_view tools{};      // a JSON list; empty: none
+  std::string_view variables{};  // of the template: a JSON object; empty: none
+  uint64_t hash = 0;             // of the record: what decides where only a share of them is changed
+};
+
+inline constexpr std::string_view kAbsent = "absent";  // of Message::content
 
 /// How turns are written.
 enum class ChatForm { kAuto, kTemplate, kChatml, kMinimind, kQwen3, kLlama3, kNanochat, kOwn };
@@ -63,6 +99,9 @@ struct ChatConfig {
   void describe(Fields& fields);
 };
 
+/// The same for questions: every answer alike, whatever shares and masks say of training.
+ChatConfig for_questions(ChatConfig config);
+
 /// How a form of chat writes each turn: {content} stands for the message, {end} for where learning ends. An
 /// empty `system` means that a system prompt stands at the head of the first user turn; an empty `tool`, that
 /// there are no turns of tools.
@@ -98,8 +137,9 @@ class ChatTemplate {
   /// Appends a conversation. The mask is 1 on what chat.learn says: by default exactly what the assistant
   /// must produce, its end token included. Throws BadRecord where a template refuses it.
   void render(const Conversation& conversation, std::vector<int32_t>& ids, std::vector<uint8_t>& mask) const;
-  /// The same, up to where the assistant's next turn starts: what a model is asked with.
-  std::vector<int32_t> prompt(const Conversation& conversation) const;
+  /// The same, up to where the assistant's next turn starts: what a model is asked with. `answers_at_once`:
+  /// with the empty <think> block that a template writes before an answer without thinking.
+  std::vector<int32_t> prompt(const Conversation& conversation, bool answers_at_once = false) const;
   /// The token that ends an assistant's turn; -1 if the form has none.
   int32_t end_of_turn() const;
   /// What it is, for people: "qwen3", "chat_template.jinja (by the built-in form qwen3)".

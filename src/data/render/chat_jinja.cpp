@@ -37,8 +37,13 @@ std::string chat_jinja(const ChatConfig& config, const Tokenizer& tokenizer) {
     return {};
   }
   const ChatForm kind = resolve_form(config, tokenizer);
-  if (kind == ChatForm::kTemplate) return tokenizer.chat().choose(false);
-  if (std::string jinja = built_in_template(kind); !jinja.empty()) return jinja;
+  const std::string whole =
+      kind == ChatForm::kTemplate ? tokenizer.chat().choose(false) : built_in_template(kind);
+  if (!whole.empty()) {
+    if (config.system_prompt.empty()) return whole;
+    return "{%- if messages[0]['role'] != 'system' %}{%- set messages = [{'role': 'system', 'content': " +
+           in_quotes(config.system_prompt) + "}] + messages %}{%- endif %}" + whole;
+  }
   const ChatSpelling form = chat_spelling(config, tokenizer);
   const std::string content = "message['content']", prompt = in_quotes(config.system_prompt);
   const bool joins = form.system.empty();

@@ -4,12 +4,6 @@
 
 namespace tightloop {
 
-namespace {
-
-constexpr std::string_view kEmptyThinking = "<think>\n\n</think>\n\n";
-
-}  // namespace
-
 void ChatText::drop_empty_thinking() {
   std::string kept;
   std::vector<size_t> cuts;  // where one began
@@ -31,31 +25,17 @@ void ChatText::drop_empty_thinking() {
 
 std::vector<ChatText::Span> ChatText::thinking() const {
   std::vector<Span> found;
-  for (size_t at = 0; (at = text.find(kThink, at)) != text.npos;) {
-    size_t end = text.find(kThought, at);
-    if (end == text.npos) break;
-    end = std::min(text.find_first_not_of('\n', end + kThought.size()), text.size());
-    found.push_back({at, end, 0});
-    at = end;
+  for (const Span& answer : answers) {
+    const std::string_view said = std::string_view(text).substr(0, answer.end);
+    for (size_t at = answer.begin; (at = said.find(kThink, at)) != said.npos;) {
+      size_t end = said.find(kThought, at);
+      if (end == said.npos) break;
+      end = std::min(said.find_first_not_of('\n', end + kThought.size()), said.size());
+      found.push_back({at, end, answer.message});
+      at = end;
+    }
   }
   return found;
-}
-
-void encode_chat(const ChatText& chat, const Tokenizer& tokenizer, std::vector<int32_t>& ids,
-                 std::vector<uint32_t>& ends) {
-  if (tokenizer.encode_with_ends(chat.text, ids, ends)) return;
-  const std::string_view text = chat.text;
-  const auto add = [&](size_t begin, size_t end) {
-    tokenizer.encode(text.substr(begin, end - begin), ids, SpecialText::kParse);
-    ends.resize(ids.size(), static_cast<uint32_t>(end));
-  };
-  size_t from = 0;
-  for (const ChatText::Span& answer : chat.answers) {
-    add(from, answer.begin);
-    add(answer.begin, answer.end);
-    from = answer.end;
-  }
-  add(from, text.size());
 }
 
 void mark(const std::vector<ChatText::Span>& spans, const std::vector<uint32_t>& ends, uint8_t value,

@@ -5,11 +5,10 @@
 #include <string_view>
 #include <vector>
 
-#include "tokenizer/tokenizer.h"
-
 namespace tightloop {
 
 inline constexpr std::string_view kThink = "<think>", kThought = "</think>";
+inline constexpr std::string_view kEmptyThinking = "<think>\n\n</think>\n\n";
 
 /// A conversation as one text, and what of it the assistant produces.
 struct ChatText {
@@ -22,14 +21,10 @@ struct ChatText {
 
   /// Takes the empty <think> blocks out.
   void drop_empty_thinking();
-  /// From <think> to </think>, with the line ends behind it.
+  /// Of the answers: from <think> to </think>, with the line ends behind it.
   std::vector<Span> thinking() const;
 };
 
-/// The ids of a text as transformers has them, and where each ends in it. A tokenizer that cannot tell
-/// encodes the parts between the answers' bounds apart.
-void encode_chat(const ChatText& chat, const Tokenizer& tokenizer, std::vector<int32_t>& ids,
-                 std::vector<uint32_t>& ends);
 /// Sets the mask of the tokens that have a byte in one of the spans. Both are in order.
 void mark(const std::vector<ChatText::Span>& spans, const std::vector<uint32_t>& ends, uint8_t value,
           uint8_t* mask);

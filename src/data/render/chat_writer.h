@@ -12,7 +12,7 @@ class ChatTemplate::Writer {
   virtual std::string_view smuggled_token(std::string_view text) const = 0;
   virtual void render(const Conversation& conversation, std::vector<int32_t>& ids,
                       std::vector<uint8_t>& mask) const = 0;
-  virtual std::vector<int32_t> prompt(const Conversation& conversation) const = 0;
+  virtual std::vector<int32_t> prompt(const Conversation& conversation, bool answers_at_once) const = 0;
   virtual int32_t end_of_turn() const = 0;
   virtual std::string description() const = 0;
 };

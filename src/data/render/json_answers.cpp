@@ -92,10 +92,16 @@ void read_preference(dom::object record, const DataConfig& config, ReadConversat
   const std::string_view field = name_of(config.preferences);
   const dom::element answer = answer_of(record, config, {field});
   const auto prompt = said_in(record, config, {"prompt", "question"});
-  // A list that begins with a question is a conversation as a whole.
-  dom::array turns;
-  const bool whole = answer.get(turns) == simdjson::SUCCESS && turns.size() > 1;
+  ReadConversation own;  // a list that does not begin with an answer is a conversation as a whole
+  add_text_or_turns(answer, Role::kAssistant, field, config, own);
+  const bool whole = !own.messages.empty() && is_one_of(own.messages[0].role, {Role::kSystem, Role::kUser});
   if (prompt && !whole) add_text_or_turns(*prompt, Role::kUser, "prompt", config, out);
+  if (prompt && whole && prompt->is_string()) {
+    const auto question = std::ranges::find(own.messages, Role::kUser, &Message::role);
+    if (question == own.messages.end() || question->text != text_of(*prompt, "prompt"))
+      throw BadRecord{BadKind::kUnknownField,
+                      fmt::format("'prompt' is not the question that '{}' begins with", field)};
+  }
   add_text_or_turns(answer, Role::kAssistant, field, config, out);
   demand_answer(out, field);
 }
@@ -114,7 +120,7 @@ void read_answer(dom::object record, AnswerShape shape, const DataConfig& config
   demand_known_fields(record, fields_with_meaning(shape), config);
   if (const auto system = said_in(record, config, {"system", "system_prompt"}))
     out.messages.push_back({Role::kSystem, text_of(*system, "system")});
-  if (const auto tools = said_in(record, config, {"tools"})) read_tools(*tools, out);
+  read_beside(record, config, out);
   switch (shape) {
     case AnswerShape::kInstruction:
       return read_instruction(record, config, out);

@@ -36,7 +36,10 @@ Role role_of(std::string_view name) {
                                                                              {"ipython", Role::kTool}}};
   for (const auto& [spelling, role] : kRoles)
     if (spelling == name) return role;
-  throw BadRecord{BadKind::kUnknownRole, fmt::format("unknown role '{}'", name.substr(0, 40))};
+  throw BadRecord{BadKind::kUnknownRole,
+                  fmt::format("unknown role '{}'; known are system, user, assistant, tool and what "
+                              "ShareGPT calls them (human, gpt)",
+                              name.substr(0, 40))};
 }
 
 void add_parts(Role role, dom::array parts, const DataConfig& config, std::vector<Message>& messages) {
@@ -96,10 +99,19 @@ bool says_nothing(dom::element value) {
 
 namespace {
 
+/// JSON that somebody will read. Throws BadRecord where a number of it was too large.
+std::string whole_json(dom::element value, std::string_view field) {
+  std::string json = simdjson::minify(value);
+  if (json.find(kLargeNumber) != json.npos)
+    throw BadRecord{BadKind::kWrongType,
+                    fmt::format("'{}' holds a number that does not fit into 64 bits", field)};
+  return json;
+}
+
 /// JSON as it is, or the JSON that a text holds. Throws BadRecord.
 std::string json_of(dom::element value, std::string_view field) {
   std::string_view text;
-  if (value.get(text) != simdjson::SUCCESS) return simdjson::minify(value);
+  if (value.get(text) != simdjson::SUCCESS) return whole_json(value, field);
   static thread_local dom::parser parser;
   dom::element inside;
   if (parser.parse(text.data(), text.size(), /*realloc_if_needed=*/true).get(inside) != simdjson::SUCCESS)
@@ -126,7 +138,7 @@ void read_fields(dom::object object, std::string_view who, std::string_view key,
     }
     fields += fields.empty() ? '{' : ',';
     fields += nlohmann::json(name).dump() + ":";
-    fields += name == "tool_calls" ? json_of(value, name) : std::string(simdjson::minify(value));
+    fields += name == "tool_calls" ? json_of(value, name) : whole_json(value, name);
     // Which call a result belongs to is known by the order as well.
     const bool may_be_lost = name == "tool_call_id" || (name == "name" && message.role == Role::kTool);
     if (!may_be_lost) (names += name) += '\0';
@@ -137,6 +149,16 @@ void read_fields(dom::object object, std::string_view who, std::string_view key,
 }
 
 }  // namespace
+
+void read_beside(dom::object record, const DataConfig& config, ReadConversation& out) {
+  for (const auto [name, value] : record) {
+    if (says_nothing(value) || holds(config.ignore_fields, name)) continue;
+    if (name == "tools") read_tools(value, out);
+    if (name != "chat_template_kwargs") continue;
+    if (!value.is_object()) throw BadRecord{BadKind::kWrongType, "'chat_template_kwargs' is not an object"};
+    out.variables = out.keep(whole_json(value, name));
+  }
+}
 
 void read_tools(dom::element value, ReadConversation& out) {
   std::string tools = json_of(value, "tools");

@@ -42,7 +42,12 @@ class JsonContents {
       return std::nullopt;
     }
     demand_known_fields(object, fields_with_meaning(format), config_);
-    read_beside(object, scratch.talk);
+    if (config_.messages_field.empty() && answer_shape(object) == AnswerShape::kPreference)
+      throw BadRecord{
+          BadKind::kUnknownField,
+          "the record has a conversation, and 'chosen' and 'rejected' beside it; data.messages_field "
+          "or data.ignore_fields says which to learn"};
+    read_beside(object, config_, scratch.talk);
     if (format == RecordFormat::kChat) {
       read_messages(field_of(object, messages_field(object)), config_, scratch.talk);
     } else if (format == RecordFormat::kQuestion) {
@@ -107,23 +112,6 @@ class JsonContents {
                 : fmt::format("'{}', {}, 'instruction' and 'output', 'prompt' "
                               "and 'completion', or '{}' and '{}'",
                               config_.text_field, chat, config_.question_field, config_.answer_field))};
-  }
-
-  // What a template is given besides the messages.
-  void read_beside(dom::object object, ReadConversation& talk) const {
-    const auto said = [&](const char* name) -> std::optional<dom::element> {
-      dom::element value;
-      if (object.at_key(name).get(value) != simdjson::SUCCESS || says_nothing(value) ||
-          std::ranges::count(config_.ignore_fields, name) > 0)
-        return {};
-      return value;
-    };
-    if (const auto tools = said("tools")) read_tools(*tools, talk);
-    if (const auto variables = said("chat_template_kwargs")) {
-      if (!variables->is_object())
-        throw BadRecord{BadKind::kWrongType, "'chat_template_kwargs' is not an object"};
-      talk.variables = talk.keep(simdjson::minify(*variables));
-    }
   }
 
   void read_question(dom::object object, ReadConversation& talk) const {

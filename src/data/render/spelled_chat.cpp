@@ -9,6 +9,8 @@ namespace {
 
 constexpr std::string_view kContent = "{content}", kEnd = "{end}";
 
+constexpr const char* kWhoReads = ", and chat.form qwen3 or minimind writes it";
+
 /// Control tokens that the form writes itself, whatever the messages say.
 class SpelledChat : public ChatTemplate::Writer {
  public:
@@ -18,7 +20,7 @@ class SpelledChat : public ChatTemplate::Writer {
   std::string_view smuggled_token(std::string_view text) const override;
   void render(const Conversation& conversation, std::vector<int32_t>& ids,
               std::vector<uint8_t>& mask) const override;
-  std::vector<int32_t> prompt(const Conversation& conversation) const override;
+  std::vector<int32_t> prompt(const Conversation& conversation, bool answers_at_once) const override;
   int32_t end_of_turn() const override;
   std::string description() const override { return std::string(name_of(form_)); }
 
@@ -189,8 +191,8 @@ std::string_view SpelledChat::smuggled_token(std::string_view text) const {
 }
 
 BadKind SpelledChat::check(const Conversation& conversation, std::string& why) const {
-  if (!conversation.tools.empty()) {
-    why = lost_field("the record", "tools");
+  if (!conversation.tools.empty() || !conversation.variables.empty()) {
+    why = lost_field("the record", conversation.tools.empty() ? "chat_template_kwargs" : "tools") + kWhoReads;
     return BadKind::kUnknownField;
   }
   const Message* waiting = nullptr;  // a system turn that waits for the user's
@@ -199,7 +201,8 @@ BadKind SpelledChat::check(const Conversation& conversation, std::string& why) c
                                       ? "reasoning_content"
                                       : message.field_names.substr(0, message.field_names.find('\0'));
     if (!lost.empty()) {
-      why = lost_field("a message", lost);
+      why = lost_field("a message", lost) +
+            (lost == "reasoning_content" || lost == "tool_calls" ? kWhoReads : "");
       return BadKind::kUnknownField;
     }
     const bool answer = message.role == Role::kAssistant && message.part != Message::Part::kOutput;
@@ -274,7 +277,7 @@ void SpelledChat::render(const Conversation& conversation, std::vector<int32_t>&
   sink.flush();
 }
 
-std::vector<int32_t> SpelledChat::prompt(const Conversation& conversation) const {
+std::vector<int32_t> SpelledChat::prompt(const Conversation& conversation, bool) const {
   std::vector<int32_t> ids;
   Sink sink(*this, ids, nullptr);
   write(conversation.messages, sink);

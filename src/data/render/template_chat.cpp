@@ -1,13 +1,16 @@
 #include <algorithm>
 #include <ctime>
+#include <mutex>
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/log.h"
 #include "data/render/built_in_templates.h"
 #include "data/render/chat_text.h"
 #include "data/render/chat_writer.h"
 #include "tokenizer/jinja/jinja_template.h"
 #include "tokenizer/jinja/template_files.h"
+#include "tokenizer/unicode/python_text.h"
 
 namespace tightloop {
 
@@ -83,6 +86,13 @@ class TemplateChat : public ChatTemplate::Writer {
       minimind_end_ = tokenizer.encode("<|im_end|>\n", SpecialText::kParse);
     }
     demand_tokens(form);
+    std::vector<int32_t> ids;
+    std::vector<uint32_t> ends;
+    if (!tokenizer.encode_with_ends("x", ids, ends))
+      throw usage_error(
+          "{} is a chat template, and the tokenizer is a SentencePiece model, in which its control tokens "
+          "cannot be told from text. Use the model's tokenizer.json, or write the turns by chat.form own.",
+          files_.source);
     probe();
   }
 
@@ -96,14 +106,15 @@ class TemplateChat : public ChatTemplate::Writer {
         why = "a chat template has no tokens around code and its output";
         return BadKind::kNotInTemplate;
       }
-      if (message.thinking && !message.thinking->empty() && !names(jinja_, "reasoning_content")) {
+      if (message.thinking && !message.thinking->empty() &&
+          (message.role != Role::kAssistant || !names(jinja_, "reasoning_content"))) {
         why = lost_field("a message", "reasoning_content");
         return BadKind::kUnknownField;
       }
       for (std::string_view rest = message.field_names; !rest.empty();) {
         const std::string_view name = rest.substr(0, rest.find('\0'));
         rest.remove_prefix(name.size() + 1);
-        if (names(jinja_, name)) continue;
+        if (names_field(name)) continue;
         why = lost_field("a message", name);
         return BadKind::kUnknownField;
       }
@@ -123,7 +134,7 @@ class TemplateChat : public ChatTemplate::Writer {
     const size_t first = ids.size();
     std::vector<uint32_t> ends;
     std::vector<int32_t> own;
-    encode_chat(chat, tokenizer_, own, ends);
+    tokenizer_.encode_with_ends(chat.text, own, ends);
     ids.insert(ids.end(), own.begin(), own.end());
     mask.resize(ids.size(), learn_ == ChatLearn::kAll);
     if (learn_ != ChatLearn::kAll) {
@@ -140,9 +151,10 @@ class TemplateChat : public ChatTemplate::Writer {
           fmt::format("{} writes nothing of the assistant's turns that could be told apart", files_.source)};
   }
 
-  std::vector<int32_t> prompt(const Conversation& conversation) const override {
+  std::vector<int32_t> prompt(const Conversation& conversation, bool answers_at_once) const override {
     ChatText chat;
     if (!quick_ || !quick_->write(conversation, true, chat)) chat.text = rendered(conversation, true).text;
+    if (answers_at_once && thinks_first_ && !chat.text.ends_with(kEmptyThinking)) chat.text += kEmptyThinking;
     return tokenizer_.encode(chat.text, SpecialText::kParse);
   }
 
@@ -165,28 +177,70 @@ class TemplateChat : public ChatTemplate::Writer {
             "chat.form, or a tokenizer with it.",
             name);
   }
+  /// Names that calls and tools have as well are looked for at a message.
+  bool names_field(std::string_view name) const {
+    if (name != "name" && name != "function" && name != "arguments" && name != "id" && name != "type")
+      return names(jinja_, name);
+    for (const char* at :
+         {"message.{}", "message['{}']", "message[\"{}\"]", "message.get('{}'", "msg.{}", "msg['{}']"})
+      if (jinja_.find(fmt::format(fmt::runtime(at), name)) != jinja_.npos) return true;
+    return false;
+  }
   bool names_token(std::string_view name) const { return jinja_.find(name) != jinja_.npos; }
 
-  /// What the template writes where the assistant is to answer, and what ends a turn.
+  /// What the template writes where the assistant is to answer, what ends a turn, and how it takes lists.
   void probe() {
-    constexpr std::string_view kAnswer = "An answer 7319.";
-    const Message turns[] = {{Role::kUser, "A question."}, {Role::kAssistant, kAnswer}};
+    constexpr std::string_view kQuestion = "A question 4711.", kAnswer = "An answer 7319.";
+    constexpr std::string_view kList = R"([{"type":"text","text":"A part 1847."}])";
+    const Message turns[] = {{Role::kUser, kQuestion}, {Role::kAssistant, kAnswer}};
+    bool silent = false;
     try {
       const auto answered = rendered(std::span<const Message>(turns), false);
       const std::string asks = rendered(std::span<const Message>(turns, 1), true).text;
       const std::string_view text = answered.text;
-      const size_t same = common_tokens(text, asks);
-      for (const auto& turn : answered.turns)
-        if (turn.message == 1 && same > turn.begin) header_ = text.substr(turn.begin, same - turn.begin);
+      const size_t at = text.rfind(kAnswer);
+      // What asks may stand behind other things than the turn does: wherever it has most in common with it.
+      const size_t asked = asks.rfind(kQuestion);
+      std::string_view behind =
+          std::string_view(asks).substr(asked == asks.npos ? 0 : asked + kQuestion.size());
+      for (const auto& turn : answered.turns) {
+        if (turn.message != 1 || at < turn.begin || at > turn.end) continue;
+        const std::string_view head = text.substr(turn.begin, at - turn.begin);
+        for (; !behind.empty(); behind.remove_prefix(1))
+          if (const size_t same = common_tokens(head, behind); same > header_.size())
+            header_ = head.substr(0, same);
+        thinks_first_ = head.ends_with(kEmptyThinking);
+      }
       // Thinking that it opens there is the assistant's all the same.
       header_.resize(std::min(header_.find(kThink), header_.size()));
-      const size_t at = text.rfind(kAnswer);
       if (at != text.npos) end_ = first_token(text.substr(at + kAnswer.size()));
+      if (at != text.npos && end_ < 0) warn_of_no_end();
+      if (at == text.npos) silent = true;
     } catch (const Error&) {
       // It may want a system prompt, or tools.
     }
+    if (silent) throw data_error("{} does not write what the assistant says ('content').", files_.source);
+    try {
+      Message list{Role::kUser, "A part 1847."};
+      list.content = kList;
+      takes_lists_ = true;
+      const std::string text = rendered(std::span<const Message>(&list, 1), false).text;
+      takes_lists_ = text.find("A part 1847.") != text.npos && text.find("type") == text.npos;
+    } catch (const Error&) {
+      takes_lists_ = false;
+    }
     if (end_ < 0)
       if (const auto id = tokenizer_.token_id(files_.token("eos_token"))) end_ = *id;
+  }
+
+  void warn_of_no_end() const {
+    static std::once_flag once;
+    std::call_once(once, [&] {
+      log::warn(
+          "{} writes no token behind the last turn of the assistant, so that the model does not learn there "
+          "where to stop.",
+          files_.source);
+    });
   }
 
   int32_t first_token(std::string_view text) const {
@@ -208,7 +262,13 @@ class TemplateChat : public ChatTemplate::Writer {
       throw BadRecord{BadKind::kNotInTemplate, error.what()};
     }
     out.text = std::move(made.text);
+    demand_turns(conversation, made, out.text);
     find_answers(conversation, made, out);
+  }
+
+  bool names_role(std::string_view role) const {
+    return !role.empty() && (jinja_.find(fmt::format("'{}'", role)) != jinja_.npos ||
+                             jinja_.find(fmt::format("\"{}\"", role)) != jinja_.npos);
   }
 
   JinjaTemplate::Rendering rendered(const Conversation& conversation, bool asks) const {
@@ -221,11 +281,30 @@ class TemplateChat : public ChatTemplate::Writer {
     std::vector<JinjaMessage> messages;
     for (const Message& message : conversation.messages)
       if (message.opens)
-        messages.push_back({names(jinja_, message.called) ? message.called : role_name(message.role),
-                            message.text, message.content, message.thinking, message.fields});
+        messages.push_back(
+            {names_role(message.called) ? message.called : role_name(message.role), message.text,
+             takes_lists_ || !message.content.starts_with('[') ? message.content : std::string_view(),
+             message.thinking, message.fields});
     variables.set_messages(messages);
     const bool tools = with_tools_ && variables.has("tools");
     return (tools ? *with_tools_ : usual_).render(variables, now_);
+  }
+
+  /// Throws BadRecord where a turn with words left no trace. (System turns stand where templates like.)
+  void demand_turns(const Conversation& conversation, const JinjaTemplate::Rendering& made,
+                    std::string_view text) const {
+    size_t number = 0;
+    for (const Message& message : conversation.messages) {
+      if (!message.opens) continue;
+      const size_t own = number++;
+      const std::string_view said = python_text::strip(message.text);
+      if (message.role == Role::kSystem || said.empty() || text.find(said) != text.npos) continue;
+      if (std::ranges::find(made.turns, own, &JinjaTemplate::Rendering::Turn::message) != made.turns.end())
+        continue;
+      throw BadRecord{BadKind::kNotInTemplate,
+                      fmt::format("{} leaves out a turn of the role '{}'", files_.source,
+                                  message.called.empty() ? role_name(message.role) : message.called)};
+    }
   }
 
   /// What {% generation %} says; without it, the assistant's turns behind what asks for them, up to the token
@@ -302,6 +381,7 @@ class TemplateChat : public ChatTemplate::Writer {
   const std::optional<QuickChat> quick_;
   std::vector<int32_t> minimind_begin_, minimind_end_;
   std::string header_;
+  bool takes_lists_ = true, thinks_first_ = false;
   int32_t end_ = -1;
 };
 

@@ -8,6 +8,7 @@
 #include "core/files.h"
 #include "core/hash.h"
 #include "data/read/data_files.h"
+#include "data/render/built_in_templates.h"
 #include "data/store/held_out_tail.h"
 #include "tokenizer/jinja/template_files.h"
 
@@ -55,6 +56,12 @@ uint64_t prepare_key(const SourceOptions& options) {
   chat.form = resolve_form(options.chat, options.tokenizer);
   std::string all = hashed_text("data", data) + hashed_text("tasks", options.tasks) +
                     hashed_text("chat", chat) + hex64(options.tokenizer.fingerprint());
+  const ChatTemplateFiles& files = options.tokenizer.chat();
+  if (const std::string built_in = built_in_template(chat.form); !built_in.empty()) all += built_in;
+  if (chat.form == ChatForm::kTemplate) {
+    for (const auto& [name, text] : files.tokens) all += fmt::format("token {} {}\n", name, text);
+    all += "day " + (chat.today.empty() ? files.day : chat.today) + "\n";
+  }
   if (chat.form == ChatForm::kTemplate)
     for (const auto& [name, text] : options.tokenizer.chat().templates)
       all += fmt::format("template {} {}\n", name, text);

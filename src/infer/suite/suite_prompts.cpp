@@ -165,7 +165,7 @@ ChatChoice chat_choice(const SuiteTask& task, size_t problem, const Tokenizer& t
     messages.push_back({Role::kAssistant, choice.labels[choice.right]});
   }
   messages.pop_back();
-  ChatChoice out{chat.prompt(messages), {}, asked.back().right};
+  ChatChoice out{chat.prompt(messages, /*answers_at_once=*/true), {}, asked.back().right};
   for (const std::string& label : asked.back().labels) {
     const auto ids = tokenizer.encode(label, SpecialText::kText);
     if (ids.size() != 1)

@@ -1,4 +1,5 @@
 #include "infer/suite/training_suite.h"
+#include "infer/calculator_calls.h"
 
 #include <algorithm>
 #include <memory>

@@ -117,6 +117,7 @@ class Interpreter {
   DictBody exported_;
   std::string* sink_ = &output;
   std::vector<const Shared*> messages_;  // those of the record, which a loop's items may be
+  size_t next_message_ = 0;              // the one behind the last turn
 };
 
 /// range, dict, namespace, cycler, joiner, raise_exception, strftime_now.

@@ -207,9 +207,14 @@ void Interpreter::execute_for(const Statement& statement, const FramePtr& frame,
 /// Of a loop over the messages: what it wrote for this one. A loop inside of it has had its say.
 void Interpreter::note_turn(const Value& item, size_t begin) {
   if (sink_ != &output || !item.is(ValueKind::kDict) || output.size() == begin) return;
-  const auto found = std::ranges::find(messages_, item.body().get());
-  if (found == messages_.end() || (!turns.empty() && turns.back().end > begin)) return;
-  turns.push_back({static_cast<size_t>(found - messages_.begin()), begin, output.size()});
+  if (!turns.empty() && turns.back().end > begin) return;
+  // Most loops go through them in order.
+  if (next_message_ >= messages_.size() || messages_[next_message_] != item.body().get()) {
+    run_.step(messages_.size() / 8);
+    next_message_ = static_cast<size_t>(std::ranges::find(messages_, item.body().get()) - messages_.begin());
+    if (next_message_ == messages_.size()) return;
+  }
+  turns.push_back({next_message_++, begin, output.size()});
 }
 
 Interpreter::Flow Interpreter::execute_loop(const Statement& statement, const Value& iterable,

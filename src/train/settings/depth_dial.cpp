@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/counted.h"
+#include "core/error.h"
 #include "core/terminal/terminal.h"
 #include "model/families/nanochat/nanochat.h"
 #include "model/family.h"
@@ -70,6 +71,10 @@ int64_t scaling_parameters(ModelConfig model, int64_t vocabulary) {
 DepthRules depth_rules(int64_t parameters, int64_t reference, double data_ratio, int64_t step_tokens) {
   DepthRules rules;
   rules.tokens = static_cast<int64_t>(data_ratio * static_cast<double>(parameters));
+  if (rules.tokens <= 0)
+    throw usage_error(
+        "train.data_ratio {} gives no tokens to train on: it is tokens by parameter, such as 12.",
+        data_ratio);
   const double share = static_cast<double>(rules.tokens) / (data_ratio * static_cast<double>(reference));
   const double fitting =
       static_cast<double>(DepthRules::kStepTokens) * std::pow(share, DepthRules::kBatchPower);
