@@ -193,6 +193,7 @@ TEST(Recipes, SayWhereTheirFilesComeFrom) {
 
 TEST(Recipes, ThatReadFilesSayWhichTheyAre) {
   for (const auto& entry : fs::directory_iterator(kRecipes)) {
+    if (!entry.is_regular_file()) continue;  // suites/
     const std::string text = read_file(entry.path());
     if (contains(text, "\n  train: [") || contains(text, "\n  mixture:")) {
       EXPECT_TRUE(contains(text, "\n  missing: ")) << entry.path();
@@ -201,7 +202,8 @@ TEST(Recipes, ThatReadFilesSayWhichTheyAre) {
 }
 
 TEST(Recipes, NameNoFolderThatUsersDoNotHave) {
-  for (const auto& entry : fs::directory_iterator(kRecipes)) {
+  for (const auto& entry : fs::recursive_directory_iterator(kRecipes)) {
+    if (!entry.is_regular_file()) continue;
     EXPECT_FALSE(contains(read_file(entry.path()), "shared/")) << entry.path();
   }
 }
