@@ -215,6 +215,88 @@ TEST(TrainingChats, SharesAreDecidedByTheRecord) {
   EXPECT_LT(kept, 250);
 }
 
+ChatConfig minimind() {
+  ChatConfig config;
+  config.form = ChatForm::kMinimind;
+  config.empty_thinking = 0;
+  return config;
+}
+
+// MiniMind's template writes nothing of a list.
+TEST(TrainingChats, TextPartsAreJoinedWhereATemplateDropsLists) {
+  SKIP_WITHOUT(testing::shared_data() / "tokenizers/minimind");
+  EXPECT_EQ(
+      learned_text(minimind(), R"({"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]},)"
+                               R"({"role":"assistant","content":[{"type":"text","text":"General"}]}]})"),
+      "General<|im_end|>\n");
+}
+
+TEST(TrainingChats, ATurnThatATemplateLeavesOutIsNamed) {
+  SKIP_WITHOUT(testing::shared_data() / "chat_templates");
+  const auto tokenizer = load_tokenizer(testing::shared_data() / "tokenizers/minimind");
+  tokenizer->set_chat(
+      read_chat_template(testing::shared_data() / "chat_templates/microsoft-Phi-3.5-mini-instruct.jinja"));
+  const auto chat = std::make_shared<ChatTemplate>(ChatConfig(), *tokenizer);
+  const Rendered out = render_record(
+      *tokenizer, chat,
+      R"({"messages":[{"role":"user","content":"q"},{"role":"tool","content":"FORTYTWO"},{"role":"assistant","content":"a"}]})");
+  EXPECT_EQ(out.bad, BadKind::kNotInTemplate);
+  EXPECT_NE(out.why.find("'tool'"), std::string::npos) << out.why;
+}
+
+TEST(TrainingChats, LargeNumbersHarmNoOthers) {
+  SKIP_WITHOUT(testing::shared_data() / "tokenizers/minimind");
+  const auto record = [](const char* id, const char* euros) {
+    return fmt::format(
+        R"({{"id":{},"messages":[{{"role":"user","content":"q"}},{{"role":"assistant","content":"","tool_calls":)"
+        R"([{{"name":"pay","arguments":{{"euros":{}}}}}]}}]}})",
+        id, euros);
+  };
+  const char* const large = "123456789012345678901234567890";
+  EXPECT_NE(learned_text(minimind(), record(large, "250")).find(R"({"euros": 250})"), std::string::npos);
+  EXPECT_NE(learned_text(minimind(), record("1", large)).find("64 bits"), std::string::npos);
+}
+
+TEST(TrainingChats, ThinkingOfAUserUnlearnsNoAnswer) {
+  SKIP_WITHOUT(testing::shared_data() / "tokenizers/minimind");
+  ChatConfig config = qwen3();
+  config.learn_thinking = false;
+  EXPECT_EQ(
+      learned_text(
+          config,
+          R"({"messages":[{"role":"user","content":"What is <think>?"},{"role":"assistant","content":"A tag."},)"
+          R"({"role":"user","content":"b"},{"role":"assistant","content":"two","reasoning_content":"hm"}]})"),
+      "A tag.<|im_end|>two<|im_end|>");
+}
+
+TEST(TrainingChats, APromptBesideAConversationIsNotLost) {
+  SKIP_WITHOUT(testing::shared_data() / "tokenizers/minimind");
+  const auto tokenizer = load_tokenizer(testing::shared_data() / "tokenizers/minimind");
+  DataConfig data;
+  data.preferences = Preferences::kChosen;
+  const auto text = [&](std::string record) {
+    record.reserve(record.size() + kRecordPadding);
+    Record whole;
+    whole.bytes = record;
+    Rendered out;
+    make_json_renderer(data, *tokenizer, std::make_shared<ChatTemplate>(minimind(), *tokenizer))
+        ->render(whole, out);
+    return out.bad == BadKind::kNone ? tokenizer->decode(out.ids) : out.why;
+  };
+  const std::string answer = R"({"role":"assistant","content":"A"})",
+                    question = R"({"role":"user","content":"Q"})";
+  EXPECT_NE(
+      text(R"({"prompt":"Q","chosen":[)" + answer + "," + question + "," + answer + R"(],"rejected":"x"})")
+          .find("user\nQ<|im_end|>\n<|im_start|>assistant\nA"),
+      std::string::npos);
+  EXPECT_NE(text(R"({"prompt":"other","chosen":[)" + question + "," + answer + R"(],"rejected":"x"})")
+                .find("'prompt'"),
+            std::string::npos);
+  EXPECT_NE(text(R"({"messages":[)" + question + "," + answer + R"(],"chosen":"c","rejected":"x"})")
+                .find("'chosen'"),
+            std::string::npos);
+}
+
 TEST(TrainingChats, PreferencePairsNeedAChoice) {
   SKIP_WITHOUT(testing::shared_data() / "tokenizers/minimind");
   const std::string record = R"({"prompt":"q","chosen":"good","rejected":"bad"})";
