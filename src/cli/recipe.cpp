@@ -14,6 +14,7 @@
 #include "core/terminal/terminal.h"
 #include "data/mixture.h"
 #include "dist/rendezvous.h"
+#include "model/family.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/unicode/unicode.h"
 #include "train/run/run_length.h"
@@ -100,6 +101,19 @@ void refuse_other_sizes(const std::string& parent, ModelConfig was, ModelConfig 
       parent, fmt::join(lines, "; "));
 }
 
+/// Rows that are longer than the parent's context, which the recipe leaves as it was, make it longer; not
+/// where positions are learned or windows depend on it. Gives the sentence about it.
+std::string widen_context(Recipe& recipe, const ModelConfig& parent) {
+  const int64_t was = recipe.model.context;
+  const Family& family = family_of(recipe.model);
+  if (was == 0 || was != parent.context || recipe.data.seq_len <= was || recipe.model.translates() ||
+      family.has.learned_positions || family.window)
+    return {};
+  recipe.model.context = recipe.data.seq_len;
+  return fmt::format("The model's context grows from {} to {} tokens, the length of a row.", was,
+                     recipe.model.context);
+}
+
 /// Nor from weights that another tokenizer's ids were learned with.
 void refuse_other_tokenizer(const std::string& from, const SavedModel& parent, const Recipe& recipe) {
   const fs::path own = parent.tokenizer_path(), given = recipe.tokenizer.path;
@@ -180,6 +194,12 @@ Recipe read_recipe(const std::string& name, const Settings& settings, std::vecto
   underneath.chat.template_path.clear();  // it is beside the parent's tokenizer
   Recipe recipe = read_onto(std::move(underneath), /*whole=*/true);
   recipe.train.init_from = from;
+  if (const std::string sentence = widen_context(recipe, parent.recipe().model); !sentence.empty()) {
+    if (notes)
+      notes->push_back(sentence);
+    else
+      log::info("{}", sentence);
+  }
   refuse_other_sizes(from, parent.recipe().model, recipe.model);
   refuse_other_tokenizer(from, parent, recipe);
   return recipe;

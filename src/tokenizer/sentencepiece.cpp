@@ -96,6 +96,34 @@ void SentencePiece::encode(std::string_view text, std::vector<int32_t>& ids) con
   ids.insert(ids.end(), some.begin(), some.end());
 }
 
+bool SentencePiece::encode_with_ends(std::string_view text, std::vector<int32_t>& ids,
+                                     std::vector<uint32_t>& ends) const {
+  const auto add = [&](size_t begin, size_t end) {
+    sentencepiece::ImmutableSentencePieceText pieces;
+    const auto status = processor_->Encode({text.data() + begin, end - begin}, pieces.mutable_proto());
+    if (!status.ok()) throw data_error("{} could not encode a text: {}.", source_, reason(status));
+    for (const auto& piece : pieces.pieces()) {
+      ids.push_back(static_cast<int32_t>(piece.id()));
+      ends.push_back(static_cast<uint32_t>(begin + piece.end()));
+    }
+  };
+  size_t from = 0;
+  for (size_t at = 0; (at = text.find_first_of("<[", at)) != text.npos;) {
+    const std::string_view name = bracketed(text.substr(at));
+    const auto id = name.empty() ? std::nullopt : token_id(name);
+    if (!id || !processor_->IsControl(*id)) {
+      ++at;
+      continue;
+    }
+    if (at > from) add(from, at);
+    from = at += name.size();
+    ids.push_back(*id);
+    ends.push_back(static_cast<uint32_t>(at));
+  }
+  if (from < text.size()) add(from, text.size());
+  return true;
+}
+
 std::string SentencePiece::decode(std::span<const int32_t> ids) const {
   for (const int32_t id : ids)
     if (id < 0 || id >= vocab_size())

@@ -25,6 +25,9 @@ class SentencePiece : public Tokenizer {
   void encode(std::string_view text, std::vector<int32_t>& ids, SpecialText) const override {
     encode(text, ids);
   }
+  /// Its control symbols by their names, the texts between them each for itself.
+  bool encode_with_ends(std::string_view text, std::vector<int32_t>& ids,
+                        std::vector<uint32_t>& ends) const override;
   std::string decode(std::span<const int32_t> ids) const override;
   std::optional<int32_t> token_id(std::string_view token) const override;
   /// Of the text as the model normalizes it: a word's mark is the space before it.

@@ -56,6 +56,13 @@ std::unique_ptr<Tokenizer> load_file(const fs::path& path) {
 
 }  // namespace
 
+std::string_view bracketed(std::string_view text) {
+  constexpr size_t kLongestName = 64;  // bytes of a token's name, so that a text of brackets costs no more
+  const char close = text.empty() ? 0 : text[0] == '<' ? '>' : text[0] == '[' ? ']' : 0;
+  const size_t end = close ? text.substr(0, kLongestName).find(close) : text.npos;
+  return end == text.npos || end == 1 ? std::string_view() : text.substr(0, end + 1);
+}
+
 const ChatTemplateFiles& Tokenizer::chat() const {
   static const ChatTemplateFiles none;
   return chat_ ? *chat_ : none;

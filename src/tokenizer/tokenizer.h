@@ -75,6 +75,9 @@ class Tokenizer {
   std::shared_ptr<const ChatTemplateFiles> chat_;
 };
 
+/// What may be a token's name, <...> or [...], that the text begins with; empty if it does not.
+std::string_view bracketed(std::string_view text);
+
 /// Reads a tokenizer from a folder or a file (tokenizer.json; vocab.json + merges.txt; *.tiktoken; *.model).
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
 

@@ -93,13 +93,6 @@ std::string lost_field(std::string_view where, std::string_view name) {
 
 bool in_share(uint64_t hash, double share) { return static_cast<double>(hash >> 32) < share * 4294967296.0; }
 
-std::string_view bracketed(std::string_view text) {
-  constexpr size_t kLongestName = 64;  // bytes of a token's name, so that a text of brackets costs no more
-  const char close = text.empty() ? 0 : text[0] == '<' ? '>' : text[0] == '[' ? ']' : 0;
-  const size_t end = close ? text.substr(0, kLongestName).find(close) : text.npos;
-  return end == text.npos || end == 1 ? std::string_view() : text.substr(0, end + 1);
-}
-
 namespace {
 
 std::unique_ptr<const ChatTemplate::Writer> make_writer(const ChatConfig& config,

@@ -28,7 +28,4 @@ std::string lost_field(std::string_view where, std::string_view name);
 /// Whether a hash falls into a share of all.
 bool in_share(uint64_t hash, double share);
 
-/// The token's name, <...> or [...], that the text begins with; empty if it does not.
-std::string_view bracketed(std::string_view text);
-
 }  // namespace tightloop

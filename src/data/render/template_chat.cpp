@@ -82,17 +82,11 @@ class TemplateChat : public ChatTemplate::Writer {
       jinja_ += other;
     }
     if (quick_ && quick_->form == ChatForm::kMinimind) {
-      minimind_begin_ = tokenizer.encode("<|im_start|>assistant\n", SpecialText::kParse);
-      minimind_end_ = tokenizer.encode("<|im_end|>\n", SpecialText::kParse);
+      minimind_begin_ = encoded("<|im_start|>assistant\n");
+      minimind_end_ = encoded("<|im_end|>\n");
     }
     demand_tokens(form);
-    std::vector<int32_t> ids;
-    std::vector<uint32_t> ends;
-    if (!tokenizer.encode_with_ends("x", ids, ends))
-      throw usage_error(
-          "{} is a chat template, and the tokenizer is a SentencePiece model, in which its control tokens "
-          "cannot be told from text. Use the model's tokenizer.json, or write the turns by chat.form own.",
-          files_.source);
+    encoded("x");
     probe();
   }
 
@@ -155,7 +149,7 @@ class TemplateChat : public ChatTemplate::Writer {
     ChatText chat;
     if (!quick_ || !quick_->write(conversation, true, chat)) chat.text = rendered(conversation, true).text;
     if (answers_at_once && thinks_first_ && !chat.text.ends_with(kEmptyThinking)) chat.text += kEmptyThinking;
-    return tokenizer_.encode(chat.text, SpecialText::kParse);
+    return encoded(chat.text);
   }
 
   int32_t end_of_turn() const override { return end_; }
@@ -166,6 +160,15 @@ class TemplateChat : public ChatTemplate::Writer {
   }
 
  private:
+  std::vector<int32_t> encoded(std::string_view text) const {
+    std::vector<int32_t> ids;
+    std::vector<uint32_t> ends;
+    if (!tokenizer_.encode_with_ends(text, ids, ends))
+      throw usage_error("{} is a chat template, and this tokenizer cannot tell its control tokens from text.",
+                        files_.source);
+    return ids;
+  }
+
   /// Of the built-in forms: without its control tokens a tokenizer would spell them out.
   void demand_tokens(ChatForm form) const {
     if (form == ChatForm::kTemplate) return;
