@@ -56,15 +56,13 @@ uint64_t prepare_key(const SourceOptions& options) {
   chat.form = resolve_form(options.chat, options.tokenizer);
   std::string all = hashed_text("data", data) + hashed_text("tasks", options.tasks) +
                     hashed_text("chat", chat) + hex64(options.tokenizer.fingerprint());
-  const ChatTemplateFiles& files = options.tokenizer.chat();
-  if (const std::string built_in = built_in_template(chat.form); !built_in.empty()) all += built_in;
+  all += built_in_template(chat.form);
   if (chat.form == ChatForm::kTemplate) {
+    const ChatTemplateFiles& files = options.tokenizer.chat();
     for (const auto& [name, text] : files.tokens) all += fmt::format("token {} {}\n", name, text);
     all += "day " + (chat.today.empty() ? files.day : chat.today) + "\n";
+    for (const auto& [name, text] : files.templates) all += fmt::format("template {} {}\n", name, text);
   }
-  if (chat.form == ChatForm::kTemplate)
-    for (const auto& [name, text] : options.tokenizer.chat().templates)
-      all += fmt::format("template {} {}\n", name, text);
   if (options.target_tokenizer) all += hex64(options.target_tokenizer->fingerprint());
   if (holds_out_tail(options.data)) all += fmt::format("tail, of rows of {}\n", options.data.seq_len);
   if (!data.generated()) {
