@@ -12,7 +12,7 @@ endif()
 # tightloop_units(name sources): with TIGHTLOOP_UNITY, a list of .cpp files becomes one of generated files that include
 # eight each. Unlike CMake's own, they name files relative to src/ or tests/, so that every clone shares one cache.
 function(tightloop_units name list)
-  if(NOT TIGHTLOOP_UNITY)
+  if(NOT TIGHTLOOP_UNITY OR (TIGHTLOOP_ALONE AND name MATCHES "^(${TIGHTLOOP_ALONE})$"))
     return()
   endif()
   set(units)
