@@ -1,7 +1,9 @@
 #include "dist/processes.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/sum.h>
 #include <c10/core/GradMode.h>
 
 #include <deque>
@@ -90,15 +92,20 @@ void check_parts(const at::Tensor& part, const at::Tensor& parts, int64_t world)
 /// As c10d's calls want it; autograd has no part in this.
 at::Tensor flat_view(const at::Tensor& tensor) { return tensor.detach().view({-1}); }
 
-/// `work` on `tensor`, and what is left to do on the host when it is there.
-Pending pending(const std::shared_ptr<Peers>& peers, Work work, const at::Tensor& tensor,
-                std::function<void()> then = {}) {
-  return Pending([weak = std::weak_ptr(peers), work = std::move(work), tensor, then = std::move(then)] {
+Pending pending(const std::shared_ptr<Peers>& peers, Work work, const at::Tensor& tensor) {
+  return Pending([weak = std::weak_ptr(peers), work = std::move(work), tensor] {
     const auto alive = weak.lock();
     TORCH_CHECK(alive, "a collective is waited for after its processes have parted");
     alive->wait(work, tensor);
-    if (then) then();
   });
+}
+
+/// Puts what arrived on the host where it belongs.
+std::function<void()> copied(const at::Tensor& to, const at::Tensor& from) {
+  return [to = flat_view(to), from] {
+    c10::NoGradGuard no_grad;
+    to.copy_(from);
+  };
 }
 
 /// Of one process: what it gives is what it gets.
@@ -134,9 +141,17 @@ void Processes::sum_(at::TensorList tensors) {
   while (!under_way.empty()) finish();
 }
 
+bool Processes::by_host(const at::Tensor& tensor) const {
+  return peers_ && through_host_ && !tensor.is_cpu();
+}
+
 Pending Processes::all_reduce(const at::Tensor& tensor) {
   check_dense(tensor);
   if (!peers_ || tensor.numel() == 0) return {};
+  if (by_host(tensor)) {
+    const at::Tensor copy = flat_view(tensor).cpu();
+    return all_reduce(copy).then(copied(tensor, copy));
+  }
   std::vector<at::Tensor> list{flat_view(tensor)};
   auto work = peers_->group_of(tensor).allreduce(list);
   return pending(peers_, std::move(work), list[0]);
@@ -148,17 +163,22 @@ Pending Processes::reduce_scatter(const at::Tensor& part, const at::Tensor& part
   at::Tensor to = flat_view(part), from = flat_view(parts);
   if (!peers_) copy_own(to, from);
   if (!peers_ || to.numel() == 0) return {};
+  if (by_host(from)) {
+    const at::Tensor copies = from.cpu(), copy = at::empty({to.numel()}, copies.options());
+    return reduce_scatter(copy, copies).then(copied(to, copy));
+  }
   auto& group = peers_->group_of(from);
   if (!from.is_cpu()) return pending(peers_, group._reduce_scatter_base(to, from), to);
-  // Gloo has none: c10d makes these same two steps for it, but as one that can only be waited for without a
-  // limit, which a dead peer would keep waiting.
-  std::vector<at::Tensor> sum{from.clone()};
-  auto work = group.allreduce(sum);
-  return pending(peers_, std::move(work), sum[0],
-                 [to, own = sum[0].narrow(0, rank() * to.numel(), to.numel())] {
-                   c10::NoGradGuard no_grad;
-                   to.copy_(own);
-                 });
+  // Gloo has none that can be waited for with a limit. Each process gets what is its own from all others, and
+  // adds it up in the order of ranks: half the bytes of a sum that everybody has.
+  at::Tensor received = at::empty_like(from);
+  std::vector<int64_t> equal;
+  return pending(peers_, group.alltoall_base(received, from, equal, equal), received)
+      .then([to, received, parts = world()] {
+        c10::NoGradGuard no_grad;
+        at::Tensor sum = to;
+        at::sum_out(sum, received.view({parts, -1}), {0}, /*keepdim=*/false, to.scalar_type());
+      });
 }
 
 Pending Processes::all_gather(const at::Tensor& parts, const at::Tensor& part) {
@@ -167,7 +187,54 @@ Pending Processes::all_gather(const at::Tensor& parts, const at::Tensor& part) {
   at::Tensor to = flat_view(parts), from = flat_view(part);
   if (!peers_) copy_own(to, from);
   if (!peers_ || to.numel() == 0) return {};
+  if (by_host(from)) {
+    const at::Tensor copy = from.cpu(), copies = at::empty({to.numel()}, copy.options());
+    return all_gather(copies, copy).then(copied(to, copies));
+  }
   return pending(peers_, peers_->group_of(from)._allgather_base(to, from), to);
+}
+
+Pending Processes::reduce(const at::Tensor& tensor, int root) {
+  check_dense(tensor);
+  if (!peers_ || tensor.numel() == 0) return {};
+  if (by_host(tensor)) {
+    const at::Tensor copy = flat_view(tensor).cpu();
+    return reduce(copy, root).then(copied(tensor, copy));
+  }
+  std::vector<at::Tensor> list{flat_view(tensor)};
+  c10d::ReduceOptions options;
+  options.rootRank = root;
+  return pending(peers_, peers_->group_of(tensor).reduce(list, options), list[0]);
+}
+
+Pending Processes::start_broadcast(const at::Tensor& tensor, int root) {
+  check_dense(tensor);
+  if (!peers_ || tensor.numel() == 0) return {};
+  if (by_host(tensor)) {
+    const at::Tensor copy = flat_view(tensor).cpu();
+    return start_broadcast(copy, root).then(copied(tensor, copy));
+  }
+  std::vector<at::Tensor> list{flat_view(tensor)};
+  c10d::BroadcastOptions options;
+  options.rootRank = root;
+  return pending(peers_, peers_->group_of(tensor).broadcast(list, options), list[0]);
+}
+
+at::Tensor Processes::gather(const at::Tensor& part) {
+  check_dense(part);
+  TORCH_CHECK(part.is_cpu(), "tensors are gathered on the host");
+  const at::Tensor from = flat_view(part);
+  if (!peers_) return from.unsqueeze(0);
+  at::Tensor parts;
+  std::vector<std::vector<at::Tensor>> outputs;
+  if (main()) {
+    parts = at::empty({world(), from.numel()}, from.options());
+    outputs.push_back(parts.unbind(0));
+  }
+  if (from.numel() == 0) return parts;
+  std::vector<at::Tensor> inputs{from};
+  pending(peers_, peers_->group_of(from).gather(outputs, inputs), from).wait();
+  return parts;
 }
 
 double Processes::sum(double value) {
@@ -188,10 +255,7 @@ void Processes::broadcast(const at::Tensor& tensor, int root) {
   if (!peers_) return;
   c10::NoGradGuard no_grad;
   auto dense = tensor.detach().contiguous();
-  std::vector<at::Tensor> list{dense};
-  c10d::BroadcastOptions options;
-  options.rootRank = root;
-  pending(peers_, peers_->group_of(dense).broadcast(list, options), dense).wait();
+  start_broadcast(dense, root).wait();
   if (!dense.is_same(tensor) && dense.data_ptr() != tensor.data_ptr()) tensor.detach().copy_(dense);
 }
 

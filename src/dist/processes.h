@@ -30,6 +30,14 @@ class [[nodiscard]] Pending {
     return *this;
   }
 
+  /// The same, and what is to be done with the result, once, by wait().
+  Pending then(std::function<void()> next) && {
+    return Pending([finish = std::exchange(finish_, nullptr), next = std::move(next)] {
+      if (finish) finish();
+      next();
+    });
+  }
+
   /// From here on the result is there: for the host where it is on the CPU, for what comes next on the
   /// current stream where it is on a GPU. Once more, it does nothing; after an error it throws that again.
   void wait() {
@@ -72,6 +80,12 @@ class Processes {
   /// Whether this is the one that writes files and talks.
   bool main() const { return rank() == 0; }
 
+  /// From here on tensors of GPUs travel through the host's memory, by Gloo: for processes that share a GPU,
+  /// which NCCL refuses. Calls on them then wait.
+  void carry_gpu_through_host() { through_host_ = true; }
+  /// Whether calls on tensors of a GPU can be captured in a graph.
+  bool capturable() const { return !through_host_; }
+
   /// Adds up each tensor over all processes, in place and in its own dtype; the same bits everywhere. Small
   /// ones travel together. All have the same shapes and dtypes in every process.
   void sum_(at::TensorList tensors);
@@ -93,8 +107,15 @@ class Processes {
   Pending reduce_scatter(const at::Tensor& part, const at::Tensor& parts);
   /// `parts` becomes the processes' `part`s, by rank.
   Pending all_gather(const at::Tensor& parts, const at::Tensor& part);
+  /// In `root`, `tensor` becomes its sum over all processes. In the others it may hold anything.
+  Pending reduce(const at::Tensor& tensor, int root);
+  /// `tensor` becomes that of `root`.
+  Pending start_broadcast(const at::Tensor& tensor, int root);
+  /// In the main process, the processes' `part`s by rank (world, size); undefined in the others. Dense CPU
+  /// tensors of the same size and dtype.
+  at::Tensor gather(const at::Tensor& part);
 
-  /// Replaces the tensor's values by those of `root`.
+  /// Replaces the tensor's values by those of `root`, dense or not.
   void broadcast(const at::Tensor& tensor, int root = 0);
   /// The value of `root`. Where that fails it warns and gives our own: for numbers that only inform.
   double broadcast_value(double value, int root = 0);
@@ -105,7 +126,10 @@ class Processes {
   void check();
 
  private:
+  bool by_host(const at::Tensor& tensor) const;
+
   Rendezvous rendezvous_;
+  bool through_host_ = false;
   std::shared_ptr<Peers> peers_;  // null when alone; a Pending holds it weakly
 };
 

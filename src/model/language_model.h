@@ -40,6 +40,7 @@ class LanguageModel : public Model {
   /// inputs where config_ says so; `block` must then not refer to what ends with this pass.
   template <class Inputs, class Block>
   auto run_block(int64_t layer, const Pass& pass, const Block& block, const Inputs& inputs) {
+    if (pass.training) parameters_.need_block(layer);
     if (!pass.training || pass.cache || layer >= config_.recomputed_blocks()) return block(inputs);
     return recomputed_block(block, inputs, block_parameters(layer));
   }

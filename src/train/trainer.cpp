@@ -78,6 +78,9 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
   if (recipe_.lora.on() && train.precision == Precision::kFp8)
     throw usage_error("train.precision fp8 is not for adapters (lora.rank): take bf16.");
   apply_precision(train, device_);
+  const bool one_gpu = processes_.several() && train.device.find(':') != train.device.npos;
+  if (recipe_.dist.backend == DistBackend::kGloo || (recipe_.dist.backend == DistBackend::kAuto && one_gpu))
+    processes_.carry_gpu_through_host();
   device_.use_pools(train.pools);
   if (train.memory_limit > 0) device_.limit_memory(static_cast<int64_t>(train.memory_limit * (1 << 30)));
   if (!processes_.main()) processes_.barrier();  // the main one makes the tokenizer and the index first
@@ -102,7 +105,8 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
   if (processes_.main() && train.precision == Precision::kTf32 && !device_.is_cuda())
     log::warn("train.precision tf32 is for GPUs: on this CPU products are fp32.");
   task_->trained().to(target, at::kFloat);
-  optimizer_ = std::make_unique<Optimizer>(task_->trained(), train, task_->config(), dtype);
+  optimizer_ = std::make_unique<Optimizer>(task_->trained(), train, task_->config(), dtype,
+                                           OptimizerSharing{&processes_, recipe_.dist});
   if (from) optimizer_->load(from->weights, from->optimizer);
   if (!from && train.init_optimizer) {
     optimizer_->load_state(SavedModel(train.init_from).optimizer_state());
@@ -129,12 +133,15 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
         return task_->loss(parts, scale, metrics);
       },
       processes_,
-      EngineOptions{.graphs = train.graph != AutoSwitch::kOff && train.pools,
-                    .time = train.time_parts,
-                    .global = train.loss_norm == LossNorm::kGlobal,
-                    .forbid_syncs = train.debug_syncs,
-                    .spikes = guard_->device_spikes(),
-                    .make_room = [this] { return history_.wait_for_copy(); }});
+      EngineOptions{
+          .graphs = train.graph != AutoSwitch::kOff && train.pools,
+          .time = train.time_parts,
+          .global = train.loss_norm == LossNorm::kGlobal,
+          .forbid_syncs = train.debug_syncs,
+          .overlap = recipe_.dist.overlap,
+          .waits_by_block = !model.translates() && &task_->trained() == &task_->language_model().parameters(),
+          .spikes = guard_->device_spikes(),
+          .make_room = [this] { return history_.wait_for_copy(); }});
 }
 
 std::unique_ptr<Progress> Trainer::make_progress() const {
@@ -371,6 +378,7 @@ TrainResult Trainer::train() {
   if (history_.removal_is_due() && guard_->healthy()) history_.remove_old();
   history_.finish();
   feed_.reset();
+  optimizer_->refresh_weights();
   task_->refresh_weights();
   result.step = done_;
   result.stopped_early = next == Next::kStopEarly;
@@ -384,6 +392,7 @@ TrainResult Trainer::train() {
 Trainer::Next Trainer::evaluate(int64_t step, TrainResult& result) {
   engine_->syncs().count("evaluate");
   history_.wait();
+  optimizer_->refresh_weights();
   enum { kNext, kMeasured, kLoss, kSize };
   const at::Tensor decision = at::zeros({kSize}, at::kDouble);
   auto* said = decision.mutable_data_ptr<double>();
@@ -433,6 +442,7 @@ void Trainer::log_values(int64_t step, const Task::Evaluation& values) {
 void Trainer::measure_suite(int64_t step) {
   engine_->syncs().count("suite");
   history_.wait();
+  optimizer_->refresh_weights();
   if (const auto values = processes_.main() ? evaluator_->measure_suite(step) : std::nullopt)
     log_values(step, *values);
   processes_.barrier();
@@ -461,9 +471,14 @@ void Trainer::save(int64_t step, bool last, bool passing) {
   // of gradients half done: those weights are not saved.
   processes_.check();
   guard_->divergence().before_save();
+  // What is sharded takes all processes to be whole again.
+  const bool sharded = optimizer_->sharded();
+  NamedTensors weights, moments;
+  if (sharded) weights = optimizer_->weights(), moments = optimizer_->state();
   const auto state = [&] {
-    RunSnapshot now{.weights = optimizer_->weights(),
-                    .optimizer = optimizer_->state(),
+    RunSnapshot now{.weights = sharded ? std::move(weights) : optimizer_->weights(),
+                    .optimizer = sharded ? std::move(moments) : optimizer_->state(),
+                    .fresh = sharded,
                     .frozen = task_->frozen(),
                     .consumed = consumed_,
                     .totals = progress_->totals(),

@@ -86,13 +86,33 @@ TEST(Collectives, OfFourProcesses) {
 TEST(Collectives, ScatteredAndGatheredIsTheWholeSum) {
   if (!in_child()) return expect_success(3);
   Processes processes;
-  const Tensor mine = random_tensor({3000}, at::kFloat, static_cast<uint64_t>(processes.rank()));
+  const auto of = [](int rank) { return random_tensor({3000}, at::kFloat, static_cast<uint64_t>(rank)); };
+  const Tensor mine = of(processes.rank());
   const Tensor sum = mine.clone(), part = at::empty({1000}, at::kFloat),
                whole = at::empty({3000}, at::kFloat);
   processes.all_reduce(sum).wait();
   processes.reduce_scatter(part, mine).wait();
   processes.all_gather(whole, part).wait();
-  EXPECT_TRUE(at::equal(whole, sum));
+  EXPECT_TRUE(at::equal(whole, of(0) + of(1) + of(2))) << "added up in the order of ranks";
+  EXPECT_LT(relative_error(sum, whole), 1e-6);
+}
+
+TEST(Collectives, OfOneRoot) {
+  if (!in_child()) return expect_success(3);
+  Processes processes;
+  for (const int root : {0, 2}) {
+    const Tensor reduced = input_of(processes.rank(), 700);
+    processes.reduce(reduced, root).wait();
+    EXPECT_TRUE(processes.rank() != root || at::equal(reduced, sum_of_inputs(3, 700)));
+    const Tensor sent = input_of(processes.rank(), 700);
+    processes.start_broadcast(sent, root).wait();
+    EXPECT_TRUE(at::equal(sent, input_of(root, 700)));
+  }
+  const Tensor parts = processes.gather(input_of(processes.rank(), 50));
+  ASSERT_EQ(parts.defined(), processes.main());
+  for (int rank = 0; parts.defined() && rank < 3; ++rank)
+    EXPECT_TRUE(at::equal(parts[rank], input_of(rank, 50)));
+  EXPECT_FALSE(processes.gather(at::empty({0})).defined() && !processes.main());
 }
 
 TEST(Collectives, ThatDoNotDivideAreRefusedBeforeTheyStart) {

@@ -91,7 +91,7 @@ const std::map<std::string, std::vector<std::vector<std::string>>> kStages{
     {"ops", {{"", "fp8/"}, {"pointwise/"}, {"norm/"}, {"attention/"}, {"loss/"}, {"optim/"}}},
     {"model", {{"files/safetensors"}, {"", "parts/", "files/huggingface_layout"}, {"files/"}, {"families/"}}},
     {"train",
-     {{"train_config", "report/log_config", "report/flop_counter", "engine/precision", "engine/device_speed"},
+     {{"train_config", "dist_config", "report/log_config", "report/flop_counter", "engine/precision", "engine/device_speed"},
       {"settings/", "run/run_folder", "run/run_settings", "run/resume_settings", "run/checkpoint"},
       {"optim/", "engine/grad_scaler", "engine/step_numbers"},
       {"run/"},

@@ -44,11 +44,12 @@ struct EngineFixture {
 
   EngineFixture(LanguageModel& model, const TrainConfig& config, at::ScalarType dtype,
                 at::Device device = at::kCPU, int64_t interval = 1000, int64_t sources = 1,
-                const std::optional<Rendezvous>& rendezvous = {}, Device* engine_device = nullptr)
+                const std::optional<Rendezvous>& rendezvous = {}, Device* engine_device = nullptr,
+                const DistConfig& dist = {})
       : model(model),
         config(config),
         processes(rendezvous),
-        optimizer(model.parameters(), config, model.config(), dtype),
+        optimizer(model.parameters(), config, model.config(), dtype, {&processes, dist}),
         buffer(device, interval, sources,
                model.config().has_experts() ? model.config().experts * model.config().layers : 0,
                static_cast<int64_t>(optimizer.layers().count())),

@@ -51,7 +51,7 @@ void follow_pytorch() {
     for (int64_t micro = 0; micro < inputs.size(1); ++micro) {
       const auto loss = loss_of(model, {inputs[step][micro], targets[step][micro]});
       loss.objective.backward();
-      optimizer.accumulate(micro == 0);
+      optimizer.accumulate({micro == 0});
       sum += loss.sum.item<double>();
       count += loss.count.item<int64_t>();
     }

@@ -17,13 +17,23 @@ using Indices = std::vector<size_t>;
 
 Tensor of(at::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) { return at::empty(sizes, dtype); }
 
+struct WholeBuckets : GradientBuckets {
+  explicit WholeBuckets(const std::vector<Tensor>& like, int64_t bytes = 25 << 20)
+      : GradientBuckets(ShardPlan(planned(like), {.bytes = bytes}), like, 0, Keep::kAll) {}
+  Indices parameters(size_t bucket) const {
+    Indices indices;
+    for (const auto& piece : buckets()[bucket].extent->pieces) indices.push_back(piece.parameter);
+    return indices;
+  }
+};
+
 TEST(GradientBuckets, AreFilledFromTheLastParameterToTheFirst) {
   // 512 bytes are 128 values of fp32.
-  const GradientBuckets gradients({of({128}), of({2, 64}), of({1000}), of({3}), of({5, 5})}, 1024);
+  const WholeBuckets gradients({of({128}), of({2, 64}), of({1000}), of({3}), of({5, 5})}, 1024);
   ASSERT_EQ(gradients.buckets().size(), 3U);
-  EXPECT_EQ(gradients.buckets()[0].parameters, (Indices{4, 3}));
-  EXPECT_EQ(gradients.buckets()[1].parameters, (Indices{2})) << "larger than a bucket";
-  EXPECT_EQ(gradients.buckets()[2].parameters, (Indices{1, 0}));
+  EXPECT_EQ(gradients.parameters(0), (Indices{4, 3}));
+  EXPECT_EQ(gradients.parameters(1), (Indices{2})) << "larger than a bucket";
+  EXPECT_EQ(gradients.parameters(2), (Indices{1, 0}));
   EXPECT_EQ(gradients.buckets()[0].flat.numel(), 256);
   EXPECT_EQ(gradients.buckets()[1].flat.numel(), 1024);
   EXPECT_EQ(gradients.buckets()[2].flat.numel(), 256);
@@ -31,19 +41,20 @@ TEST(GradientBuckets, AreFilledFromTheLastParameterToTheFirst) {
 
 TEST(GradientBuckets, GradientsAreAlignedViewsOfThem) {
   const std::vector<Tensor> like{of({3, 7}), of({2, 5, 3}, at::kBFloat16), of({200}), of({1}, at::kBFloat16)};
-  const GradientBuckets gradients(like);
+  const WholeBuckets gradients(like);
   ASSERT_EQ(gradients.buckets().size(), 2U) << "one for each dtype";
-  EXPECT_EQ(gradients.buckets()[0].parameters, (Indices{3, 1}));
-  EXPECT_EQ(gradients.buckets()[1].parameters, (Indices{2, 0}));
-  for (const auto& bucket : gradients.buckets()) {
+  EXPECT_EQ(gradients.parameters(0), (Indices{3, 1}));
+  EXPECT_EQ(gradients.parameters(1), (Indices{2, 0}));
+  for (size_t b = 0; b < gradients.buckets().size(); ++b) {
+    const auto& bucket = gradients.buckets()[b];
     int64_t begin = 0;
-    for (const size_t i : bucket.parameters) {
+    for (const size_t i : gradients.parameters(b)) {
       const Tensor& gradient = gradients.gradients()[i];
       EXPECT_EQ(gradient.sizes(), like[i].sizes());
       EXPECT_EQ(gradient.scalar_type(), like[i].scalar_type());
       EXPECT_EQ(gradient.abs().max().item<double>(), 0);
       gradient.fill_(static_cast<double>(i + 1));
-      EXPECT_EQ(gradient.storage_offset() * gradient.element_size() % GradientBuckets::kAlignment, 0);
+      EXPECT_EQ(gradient.storage_offset() * gradient.element_size() % ShardPlan::kAlignment, 0);
       const Tensor there = bucket.flat.narrow(0, begin, gradient.numel());
       EXPECT_EQ(there.const_data_ptr(), gradient.const_data_ptr());
       begin += (gradient.numel() * gradient.element_size() + 511) / 512 * 512 / gradient.element_size();
@@ -64,17 +75,18 @@ TEST(GradientBuckets, AreAddedUpOverProcesses) {
     for (uint64_t i = 1; i < 20; ++i)
       wanted.push_back(random_tensor({static_cast<int64_t>(i * i), 7}, dtype,
                                      i + 100 * static_cast<uint64_t>(processes.rank())));
-  const GradientBuckets gradients(wanted, 4096);
+  WholeBuckets gradients(wanted, 4096);
   EXPECT_GT(gradients.buckets().size(), 5U);
   for (size_t i = 0; i < wanted.size(); ++i) {
     gradients.gradients()[i].copy_(wanted[i]);
     processes.sum_({wanted[i]});
   }
-  gradients.reduce(processes);
+  for (size_t b = 0; b < gradients.buckets().size(); ++b) gradients.reduce(b, processes, true).wait();
   for (size_t i = 0; i < wanted.size(); ++i) EXPECT_TRUE(at::equal(gradients.gradients()[i], wanted[i])) << i;
-  for (const auto& bucket : gradients.buckets()) {
+  for (size_t b = 0; b < gradients.buckets().size(); ++b) {
+    const auto& bucket = gradients.buckets()[b];
     Tensor rest = bucket.flat.clone();
-    for (const size_t i : bucket.parameters) {
+    for (const size_t i : gradients.parameters(b)) {
       const int64_t begin = gradients.gradients()[i].storage_offset() - bucket.flat.storage_offset();
       rest.narrow(0, begin, wanted[i].numel()).zero_();
     }
@@ -96,7 +108,7 @@ TEST(GradientBuckets, AreWhereAnOptimizerAddsUpFromTheStart) {
     for (const bool first : {true, false}) {
       matrix.mutable_grad() = at::full({5, 3}, 256, at::kBFloat16);
       vector.mutable_grad() = at::full({3}, 1, at::kBFloat16);
-      optimizer.accumulate(first);
+      optimizer.accumulate({first, !first});
       EXPECT_FALSE(matrix.grad().defined());
     }
     EXPECT_EQ(optimizer.gradients()[0].scalar_type(), at::kFloat);

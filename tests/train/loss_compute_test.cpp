@@ -57,7 +57,7 @@ TEST_P(LossComputeOn, LearnsWithOne) {
     const float loss = loss_compute(s.out, s.targets, 6);
     if (step == 0) first = loss;
     last = loss;
-    optimizer.accumulate(true);
+    optimizer.accumulate({true});
     optimizer.step({.lr_scale = 10}, 1);
   }
   EXPECT_LT(last, 0.9 * first);

@@ -56,7 +56,7 @@ TEST(AdamW, FollowsThePaperWithClippingAndTokenCounts) {
   for (int64_t t = 1; t <= 50; ++t) {
     const auto gm = at::randn_like(f.matrix.detach()), gv = at::randn_like(f.vector.detach());
     f.matrix.mutable_grad() = gm.clone(), f.vector.mutable_grad() = gv.clone();
-    optimizer.accumulate(true);
+    optimizer.accumulate({true});
     const int64_t tokens = 3 + t % 4;
     const double norm = optimizer.step(full(), static_cast<double>(tokens)).item<double>();
     const auto mean_m = gm.to(at::kDouble) / tokens, mean_v = gv.to(at::kDouble) / tokens;
@@ -77,11 +77,11 @@ TEST(AdamW, AccumulatingIsAdding) {
   twice.config.accumulate = 2;
   Optimizer first = once.optimizer(), second = twice.optimizer();
   once.matrix.mutable_grad() = a + b, once.vector.mutable_grad() = v + v;
-  first.accumulate(true);
+  first.accumulate({true});
   first.step(full(), 10);
   for (const auto& g : {a, b}) {
     twice.matrix.mutable_grad() = g.clone(), twice.vector.mutable_grad() = v.clone();
-    second.accumulate(/*first=*/g.is_same(a));
+    second.accumulate({/*first=*/g.is_same(a)});
     EXPECT_FALSE(twice.matrix.grad().defined()) << "cleared, not zeroed";
   }
   second.step(full(), 10);
@@ -99,7 +99,7 @@ TEST(AdamW, SmallUpdatesSurviveBf16) {
   for (int step = 0; step < 100; ++step) {
     f.matrix.mutable_grad() = at::full_like(f.matrix.detach(), 1.0),
     f.vector.mutable_grad() = at::full_like(f.vector.detach(), 1.0);
-    optimizer.accumulate(true);
+    optimizer.accumulate({true});
     optimizer.step(full(), 1);  // 1 - 1e-4 rounds to 1 in bf16
   }
   EXPECT_NEAR((before - optimizer.weights()[1].second).mean().item<double>(), 1e-2, 1e-4);
@@ -150,7 +150,7 @@ TEST(AdamW, FollowsTorchForAHundredSteps) {
       parameters.find(name)->value.mutable_grad() =
           optimizer_golden().tensors.at("adamw.gradients." + name)[step].clone();
     }
-    optimizer.accumulate(true);
+    optimizer.accumulate({true});
     optimizer.step(full(1 - static_cast<double>(step) / 200), 3);
   }
   for (const auto& name : names)
@@ -205,7 +205,7 @@ struct MuonFixture {
               .clone()
               .to(parameter.value.device());
     }
-    optimizer.accumulate(true);
+    optimizer.accumulate({true});
     const double s = static_cast<double>(step);
     optimizer.step({.lr_scale = 1 - 0.05 * s, .decay_scale = 1 - s / 12, .momentum = 0.85 + 0.01 * s}, 1);
   }
@@ -324,7 +324,7 @@ TEST(AdamW, DecaysMatricesAndNoVectorsUnlessTold) {
     const auto matrix = f.matrix.detach().clone();
     f.matrix.mutable_grad() = at::zeros_like(matrix),
     f.vector.mutable_grad() = at::zeros_like(f.vector.detach());
-    optimizer.accumulate(true);
+    optimizer.accumulate({true});
     optimizer.step(full(), 1);
     EXPECT_LT(relative_difference(f.matrix, matrix * 0.95), 1e-6);
     EXPECT_NEAR(f.vector[0].item<double>(), all ? 0.95 : 1.0, 1e-6);

@@ -93,7 +93,7 @@ TEST(GoldenSeq2SeqTraining, FiftyStepsFollowPyTorch) {
         pair_loss(model, batch_of(sources[step], targets[step]),
                   {.training = true, .label_smoothing = 0.1, .smoothing = Smoothing::kKullbackLeibler});
     loss.objective.backward();
-    optimizer.accumulate(true);
+    optimizer.accumulate({true});
     const auto count = loss.count.item<double>();
     optimizer.step(rates_at(train, step + 1, sizes.width), count);
     EXPECT_NEAR(loss.sum.item<double>() / count / losses[step].item<double>(), 1, 1e-4)

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/choice.h"
@@ -82,6 +84,13 @@ class Parameters {
   /// Moves every parameter to a device and compute dtype.
   void to(at::Device device, at::ScalarType dtype);
 
+  /// To be called before the weights of a block are read in training: LanguageModel::run_block does. Who
+  /// brings weights while earlier blocks compute waits for them there.
+  void need_block(int64_t layer) const {
+    if (before_block_) before_block_(layer);
+  }
+  void set_before_block(std::function<void(int64_t layer)> wait) { before_block_ = std::move(wait); }
+
   const std::deque<Parameter>& all() const { return all_; }
   const Parameter* find(const std::string& name) const;
   int64_t count() const;
@@ -91,6 +100,7 @@ class Parameters {
   Seed seed_;
   std::deque<Parameter> all_;
   std::unordered_map<std::string_view, const Parameter*> by_name_;
+  std::function<void(int64_t layer)> before_block_;
 };
 
 }  // namespace tightloop

@@ -52,9 +52,9 @@ StepEngine::StepEngine(Device& device, Optimizer& optimizer, LossBuffer& buffer,
       buffer_(buffer),
       objective_(std::move(objective)),
       processes_(processes),
-      options_(options) {
+      options_(options),
+      apart_(options.graphs && device.is_cuda() && processes.several() && !processes.capturable()) {
   options_.graphs = options_.graphs && device.is_cuda();
-  if (processes_.several()) optimizer_.own_gradients();
   const int64_t sources = buffer.by_source().size(1);
   source_numbers_ = at::arange(sources, buffer.row().options().dtype(at::kLong)).unsqueeze(1);
   if (device.is_cuda()) start_autograd(buffer.row().options());
@@ -75,8 +75,7 @@ const Staged& StepEngine::pass(Feed& feed, bool first, bool last, bool metrics, 
   const Staged& staged = feed.next();
   flops_ = 0;
   {
-    // Only an update has norms by layer, and with several processes that is no part of what is captured.
-    const PassKey key{staged.layout, first, last, metrics, by_layer && last && !processes_.several()};
+    const PassKey key{staged.layout, first, last, metrics, by_layer && last && !apart_};
     PassState& state = passes_[key];
     // The first time around, tables are made and libraries start. Metrics add little to that, and running
     // everything once more beside captured graphs would take twice the memory.
@@ -86,16 +85,17 @@ const Staged& StepEngine::pass(Feed& feed, bool first, bool last, bool metrics, 
     at::Tensor& buffer = buffers_[staged.layout];
     feed.deliver(buffer);
     lap(LossBuffer::kData);
+    if (apart_ && first) optimizer_.begin_weights(/*by_block=*/false);
     if (options_.graphs && !state.graph && warm) try_capture(key, buffer, state);
     if (state.graph) {
       state.graph->replay();
       ++counts_.replayed;
     } else {
-      compute_or_retry(key, buffer);
+      compute_or_retry(key, buffer, warm);
       warm = true;
       ++counts_.eager;
     }
-    if (last && processes_.several()) {
+    if (last && apart_) {
       update(key.layout.parts(buffer)[Staged::kNumbers], by_layer);
       lap(LossBuffer::kUpdate);
     }
@@ -106,15 +106,20 @@ const Staged& StepEngine::pass(Feed& feed, bool first, bool last, bool metrics, 
 
 void StepEngine::compute(const PassKey& key, const at::Tensor& buffer) {
   const auto parts = key.layout.parts(buffer);
-  differentiate(key, parts);
-  optimizer_.accumulate(key.first);
+  begin_weights(key);
+  differentiate(key, parts, options_.overlap && !apart_);
+  optimizer_.accumulate({key.first, key.last});
   lap(LossBuffer::kBackward);
-  if (!key.last || processes_.several()) return;
+  if (!key.last || apart_) return;
   update(parts[Staged::kNumbers], key.by_layer);
   lap(LossBuffer::kUpdate);
 }
 
-void StepEngine::differentiate(const PassKey& key, const std::vector<at::Tensor>& parts) {
+void StepEngine::begin_weights(const PassKey& key) {
+  if (key.first && !apart_) optimizer_.begin_weights(options_.overlap && options_.waits_by_block);
+}
+
+void StepEngine::differentiate(const PassKey& key, const std::vector<at::Tensor>& parts, bool overlap) {
   const at::Tensor& numbers = parts[Staged::kNumbers];
   at::Tensor scale = numbers[StepNumbers::kLossWeight];
   at::Tensor balance_weight = numbers[StepNumbers::kBalanceWeight];
@@ -124,14 +129,17 @@ void StepEngine::differentiate(const PassKey& key, const std::vector<at::Tensor>
   }
   std::optional<FlopCounter> counter;
   if (counting_) counter.emplace();
-  ops::SideGradients side(buffer_.row().device());
+  const bool travels = overlap && processes_.several();
+  std::optional<ops::SideGradients> side;  // those would be the last to arrive, and travel after backward
+  if (!travels) side.emplace(buffer_.row().device());
   const BatchLoss loss = objective_(parts, scale, key.metrics);
   const at::Tensor objective =
       loss.balance.defined() ? loss.objective + loss.balance * balance_weight : loss.objective;
   record(loss, numbers);
   lap(LossBuffer::kForward);
+  if (travels) optimizer_.begin_gradients({key.first, key.last});
   objective.backward();
-  side.join();
+  if (side) side->join();
   if (counter) flops_ = counter->count();
 }
 
@@ -169,20 +177,31 @@ void StepEngine::retry(Work&& work, Undo&& undo) {
 }
 
 // What is added up or updated already is not done twice: each part is tried again by itself.
-void StepEngine::compute_or_retry(const PassKey& key, const at::Tensor& buffer) {
+// Once gradients have begun to travel a pass cannot be made again; so those of the first pass of a kind,
+// which is the one to find that memory is short, travel after it.
+void StepEngine::compute_or_retry(const PassKey& key, const at::Tensor& buffer, bool warm) {
   const auto parts = key.layout.parts(buffer);
   const at::Tensor before = buffer_.row().clone();
-  retry([&] { differentiate(key, parts); },
+  begin_weights(key);
+  retry([&] { differentiate(key, parts, options_.overlap && warm && !apart_); },
         [&] {
           optimizer_.drop_gradients();
           buffer_.row().copy_(before);
         });
   const auto nothing = [] {};
-  retry([&] { optimizer_.accumulate(key.first); }, nothing);
+  if (processes_.several()) {  // what the others take part in is done once
+    optimizer_.accumulate({key.first, key.last});
+  } else {
+    retry([&] { optimizer_.accumulate({key.first, key.last}); }, nothing);
+  }
   lap(LossBuffer::kBackward);
-  if (!key.last || processes_.several()) return;
+  if (!key.last || apart_) return;
   const at::Tensor& numbers = parts[Staged::kNumbers];
-  retry([&] { apply_update(numbers, key.by_layer); }, nothing);
+  if (processes_.several()) {
+    apply_update(numbers, key.by_layer);
+  } else {
+    retry([&] { apply_update(numbers, key.by_layer); }, nothing);
+  }
   record_update();
   lap(LossBuffer::kUpdate);
 }
@@ -241,7 +260,7 @@ void StepEngine::apply_update(const at::Tensor& numbers, bool by_layer) {
   // Adjacent columns, so that they are added up over the processes as one.
   static_assert(LossBuffer::kLoss == 0 && LossBuffer::kTokens == 1);
   const at::Tensor sums = buffer_.row().narrow(0, LossBuffer::kLoss, 2).clone();
-  optimizer_.reduce_gradients(processes_);
+  optimizer_.finish_gradients();
   processes_.sum_(sums);
   if (processes_.several()) lap(LossBuffer::kCommunication);
   const at::Tensor loss = sums[0], tokens = sums[1];

@@ -26,6 +26,8 @@ struct EngineOptions {
   bool time = true;     // parts of the step are timed, on the device
   bool global = true;   // train.loss_norm
   bool forbid_syncs = false;
+  bool overlap = true;          // dist.overlap
+  bool waits_by_block = false;  // the model asks for the weights of each block (Parameters::need_block)
   DeviceSpikeFilter* spikes = nullptr;  // leaves out the updates of steps whose losses are spikes
   /// Asked where the device has no memory left: waits until what is there for a while alone (a copy that is
   /// being saved) is gone, and says whether there was any.
@@ -77,8 +79,9 @@ class StepEngine {
   };
 
   void compute(const PassKey& key, const at::Tensor& buffer);
-  void compute_or_retry(const PassKey& key, const at::Tensor& buffer);
-  void differentiate(const PassKey& key, const std::vector<at::Tensor>& parts);
+  void compute_or_retry(const PassKey& key, const at::Tensor& buffer, bool warm);
+  void differentiate(const PassKey& key, const std::vector<at::Tensor>& parts, bool overlap);
+  void begin_weights(const PassKey& key);
   template <class Work, class Undo>
   void retry(Work&& work, Undo&& undo);
   bool try_capture(const PassKey& key, const at::Tensor& buffer, PassState& state);
@@ -96,6 +99,7 @@ class StepEngine {
   const Objective objective_;
   Processes& processes_;
   EngineOptions options_;
+  const bool apart_;  // what processes do together is no part of a captured graph
   std::map<BufferLayout, at::Tensor> buffers_;
   std::map<PassKey, PassState> passes_;
   at::Tensor source_numbers_;  // 0, 1, 2, ... as a column

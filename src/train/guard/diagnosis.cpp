@@ -134,7 +134,7 @@ void judge_rate(Diagnosis& found, const DiagnosedRun& run, int64_t step) {
   if (run.train.optimizer != OptimizerKind::kAdamw) return;
   constexpr double kHigh = 0.1;
   double squares = 0, count = 0;
-  for (const auto& [name, tensor] : run.optimizer.weights()) {
+  for (const auto& [name, sizes, begin, tensor] : run.optimizer.weight_slices()) {
     squares += tensor.to(at::kDouble).square().sum().item<double>();
     count += static_cast<double>(tensor.numel());
   }

@@ -14,7 +14,7 @@ class AdamWRule : public UpdateRule {
   AdamWRule(Group group, const AdamWSettings& settings, const std::vector<bool>& decayed)
       : UpdateRule(std::move(group.name), settings.lr),
         indices_(std::move(group.indices)),
-        names_(std::move(group.names)),
+        pieces_(std::move(group.pieces)),
         betas_{settings.beta1, settings.beta2, settings.eps} {
     tensors_.masters = std::move(group.masters), tensors_.values = std::move(group.values);
     for (size_t i = 0; i < tensors_.masters.size(); ++i) {
@@ -27,6 +27,7 @@ class AdamWRule : public UpdateRule {
 
   void update(const std::vector<at::Tensor>& gradients, const at::Tensor& control,
               WeightChange* change) override {
+    if (indices_.empty()) return;
     for (const size_t index : indices_) tensors_.gradients.push_back(gradients[index]);
     if (!change) ops::adamw_(tensors_, betas_, control);
     if (change) {
@@ -38,13 +39,13 @@ class AdamWRule : public UpdateRule {
     tensors_.gradients.clear();
   }
 
-  NamedTensors state() const override {
-    NamedTensors named;
-    for (size_t i = 0; i < names_.size(); ++i) {
-      named.emplace_back("first." + names_[i], tensors_.first[i]);
-      named.emplace_back("second." + names_[i], tensors_.second[i]);
+  std::vector<StateSlice> state() const override {
+    std::vector<StateSlice> slices;
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      slices.push_back(pieces_[i].slice("first.", tensors_.first[i]));
+      slices.push_back(pieces_[i].slice("second.", tensors_.second[i]));
     }
-    return named;
+    return slices;
   }
 
  private:
@@ -57,7 +58,7 @@ class AdamWRule : public UpdateRule {
   }
 
   std::vector<size_t> indices_;
-  std::vector<std::string> names_;
+  std::vector<GroupPiece> pieces_;
   ops::AdamwTensors tensors_;
   const ops::AdamwBetas betas_;
 };

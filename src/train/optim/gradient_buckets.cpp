@@ -1,68 +1,118 @@
 #include "train/optim/gradient_buckets.h"
 
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 
 #include <map>
+#include <utility>
 
 namespace tightloop {
 
 namespace {
 
-/// Where a bucket will be in the memory of its dtype, in values.
-struct Extent {
-  at::ScalarType dtype;
-  int64_t begin = 0, end = 0;
-  std::vector<size_t> parameters{};
-};
-
-int64_t aligned_size(const at::Tensor& tensor) {
-  const int64_t step = GradientBuckets::kAlignment / tensor.element_size();
-  return (tensor.numel() + step - 1) / step * step;
+int64_t aligned(int64_t values, const BucketExtent& bucket) {
+  const int64_t step = ShardPlan::kAlignment / static_cast<int64_t>(c10::elementSize(bucket.dtype));
+  return (values + step - 1) / step * step;
 }
+
+/// Matrices of one parameter may fill several buckets, and are one tensor all the same.
+bool continues_a_parameter(const BucketExtent& bucket) { return bucket.pieces.front().begin > 0; }
 
 }  // namespace
 
-GradientBuckets::GradientBuckets(const std::vector<at::Tensor>& like, int64_t bytes)
-    : gradients_(like.size()) {
-  std::vector<Extent> extents;
-  std::map<at::ScalarType, size_t> open;  // the bucket of each dtype that still takes gradients
-  std::vector<int64_t> begins(like.size());
-  for (size_t i = like.size(); i-- > 0;) {
-    TORCH_CHECK(like[i].is_contiguous(), "a parameter is not dense");
-    const auto dtype = like[i].scalar_type();
-    const int64_t size = aligned_size(like[i]);
-    const auto found = open.find(dtype);
-    if (found == open.end()) {
-      open[dtype] = extents.size();
-      extents.push_back({.dtype = dtype});
-    } else if (const int64_t end = extents[found->second].end;
-               (end - extents[found->second].begin + size) * like[i].element_size() > bytes) {
-      found->second = extents.size();
-      extents.push_back({.dtype = dtype, .begin = end, .end = end});
-    }
-    Extent& extent = extents[open[dtype]];
-    begins[i] = extent.end;
-    extent.end += size;
-    extent.parameters.push_back(i);
+std::vector<PlannedParameter> planned(const std::vector<at::Tensor>& like) {
+  std::vector<PlannedParameter> parameters;
+  for (const auto& one : like) parameters.push_back({.size = one.numel(), .dtype = one.scalar_type()});
+  return parameters;
+}
+
+GradientBuckets::GradientBuckets(const ShardPlan& plan, const std::vector<at::Tensor>& like, int rank,
+                                 Keep keep)
+    : plan_(plan), rank_(rank), keep_(keep), options_(like.front().options()) {
+  for (const auto& one : like) TORCH_CHECK(one.is_contiguous(), "a parameter is not dense");
+  for (const auto& extent : plan_.buckets()) buckets_.push_back({&extent});
+  if (keep_ == Keep::kAll) allocate(like);
+  for (auto& bucket : buckets_) {
+    const BucketExtent& extent = *bucket.extent;
+    const bool sliced = extent.owner == BucketExtent::kSliced;
+    if (plan_.sharded() && !sliced && extent.owner != rank_) continue;
+    bucket.part = keep_ == Keep::kAll
+                      ? slice_of(bucket)
+                      : at::zeros({sliced ? plan_.slice(extent) : extent.size}, options_.dtype(extent.dtype));
   }
-  std::map<at::ScalarType, at::Tensor> memory;
-  for (const auto& [dtype, last] : open)
-    memory[dtype] = at::zeros({extents[last].end}, like.front().options().dtype(dtype));
-  for (auto& extent : extents) {
+  for (const auto& [bucket, offset, piece] : plan_.own(rank_))
+    own_.push_back(plan_.sharded() ? buckets_[bucket].part.narrow(0, offset, piece.size())
+                                   : gradients_[piece.parameter]);
+}
+
+void GradientBuckets::allocate(const std::vector<at::Tensor>& like) {
+  std::map<c10::ScalarType, int64_t> ends;
+  std::vector<int64_t> begins;
+  for (const auto& bucket : buckets_) {
+    int64_t& end = ends[bucket.extent->dtype];
+    if (!continues_a_parameter(*bucket.extent)) end = aligned(end, *bucket.extent);
+    begins.push_back(end);
+    end += bucket.extent->size;
+  }
+  std::map<c10::ScalarType, at::Tensor> memory;
+  for (const auto& [dtype, end] : ends) memory[dtype] = at::zeros({end}, options_.dtype(dtype));
+  gradients_.resize(like.size());
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    const BucketExtent& extent = *buckets_[b].extent;
     const at::Tensor& all = memory[extent.dtype];
-    for (const size_t i : extent.parameters)
-      gradients_[i] = all.narrow(0, begins[i], like[i].numel()).view(like[i].sizes());
-    buckets_.push_back(
-        {std::move(extent.parameters), all.narrow(0, extent.begin, extent.end - extent.begin)});
+    buckets_[b].flat = all.narrow(0, begins[b], extent.size);
+    for (size_t i = 0; i < extent.pieces.size(); ++i) {
+      const ParameterPiece& piece = extent.pieces[i];
+      if (piece.begin > 0) continue;
+      const at::Tensor& shape = like[piece.parameter];
+      gradients_[piece.parameter] =
+          all.narrow(0, begins[b] + extent.offsets[i], shape.numel()).view(shape.sizes());
+    }
   }
 }
 
-Pending GradientBuckets::Bucket::reduce(Processes& processes) const { return processes.all_reduce(flat); }
+at::Tensor GradientBuckets::slice_of(const Bucket& bucket) const {
+  if (!plan_.sharded() || bucket.extent->owner != BucketExtent::kSliced) return bucket.flat;
+  const int64_t slice = plan_.slice(*bucket.extent);
+  return bucket.flat.narrow(0, rank_ * slice, slice);
+}
 
-void GradientBuckets::reduce(Processes& processes) const {
-  std::vector<Pending> sums;
-  for (const auto& bucket : buckets_) sums.push_back(bucket.reduce(processes));
-  for (auto& sum : sums) sum.wait();
+void GradientBuckets::put(size_t index, size_t parameter, const at::Tensor& gradient, bool first) {
+  Bucket& bucket = buckets_[index];
+  if (!bucket.flat.defined())
+    bucket.flat = at::zeros({bucket.extent->size}, options_.dtype(bucket.extent->dtype));
+  for (size_t i = 0; i < bucket.extent->pieces.size(); ++i) {
+    const ParameterPiece& piece = bucket.extent->pieces[i];
+    if (piece.parameter != parameter) continue;
+    at::Tensor to = bucket.flat.narrow(0, bucket.extent->offsets[i], piece.size());
+    const bool replace = first || keep_ == Keep::kOwn;  // with the latter, its memory is fresh
+    if (!gradient.defined()) {
+      if (replace) to.zero_();
+      continue;
+    }
+    const at::Tensor from = gradient.reshape({-1}).narrow(0, piece.begin, piece.size());
+    replace ? to.copy_(from) : to.add_(from);
+  }
+}
+
+Pending GradientBuckets::reduce(size_t index, Processes& processes, bool first) {
+  Bucket& bucket = buckets_[index];
+  const BucketExtent& extent = *bucket.extent;
+  if (!plan_.sharded()) return processes.all_reduce(bucket.flat);
+  const bool sliced = extent.owner == BucketExtent::kSliced;
+  if (keep_ == Keep::kAll)
+    return sliced ? processes.reduce_scatter(bucket.part, bucket.flat)
+                  : processes.reduce(bucket.flat, extent.owner);
+  // The memory of the bucket is let go of; the collective keeps it until it is done.
+  const at::Tensor flat = std::exchange(bucket.flat, {});
+  const at::Tensor sum = sliced ? at::empty_like(bucket.part) : flat;
+  Pending under_way = sliced ? processes.reduce_scatter(sum, flat) : processes.reduce(flat, extent.owner);
+  if (!bucket.part.defined()) return under_way;
+  return std::move(under_way).then([sum, part = bucket.part, first] {
+    c10::NoGradGuard no_grad;
+    first ? part.copy_(sum) : part.add_(sum);
+  });
 }
 
 }  // namespace tightloop

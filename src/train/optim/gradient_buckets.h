@@ -7,44 +7,58 @@
 #include <vector>
 
 #include "dist/processes.h"
+#include "train/optim/shard_plan.h"
 
 namespace tightloop {
 
-/// Gradients of all parameters in one flat piece of memory for each dtype, which stays where it is for the
-/// run: captured graphs write to it. It is laid out in the order in which backward makes gradients (that of
-/// the parameters, reversed) and cut into buckets: each is whole as soon as backward has passed its last
-/// parameter, and travels as it is, without being packed.
+/// The memory of gradients, laid out by a ShardPlan. It stays where it is for the run: captured graphs write
+/// to it. A bucket is whole as soon as backward has passed its last parameter, and travels as it is, without
+/// being packed.
+///
+/// Where processes keep only what they update (dist.shard gradients), a bucket has memory while it is filled
+/// and travels, and what it came to is added to the process's own part.
 class GradientBuckets {
  public:
-  struct Bucket {
-    std::vector<size_t> parameters;  // whose gradients are in it, in this order
-    at::Tensor flat;                 // all of them, and zeros up to the next multiple of kAlignment
+  enum class Keep { kAll, kOwn };
 
-    /// Adds up the bucket over all processes.
-    Pending reduce(Processes& processes) const;
+  struct Bucket {
+    const BucketExtent* extent;
+    at::Tensor flat{};  // all of it; with Keep::kOwn undefined but while it is filled
+    at::Tensor part{};  // what this process updates; undefined where that is nothing
   };
 
-  /// Every gradient begins at a multiple of so many bytes, as tensors of their own do on GPUs: kernels take
-  /// the same path and round the same way. A bucket therefore divides among 2, 4, ... 128 processes.
-  static constexpr int64_t kAlignment = 512;
-  /// Enough for the network's full speed; the last bucket, which nothing hides, is to be small.
-  static constexpr int64_t kBytes = 25 << 20;
+  GradientBuckets(const ShardPlan& plan, const std::vector<at::Tensor>& like, int rank, Keep keep);
+  GradientBuckets(const GradientBuckets&) = delete;
+  GradientBuckets& operator=(const GradientBuckets&) = delete;
 
-  /// For gradients of the sizes, dtypes and device of `like`, one for each parameter. A bucket has at most
-  /// `bytes`, or one gradient that is larger.
-  explicit GradientBuckets(const std::vector<at::Tensor>& like, int64_t bytes = kBytes);
-
-  /// In the order of the parameters: views.
+  /// In the order of the parameters: views. None with Keep::kOwn.
   const std::vector<at::Tensor>& gradients() const { return gradients_; }
+  /// What this process updates, in the order of ShardPlan::own: views.
+  const std::vector<at::Tensor>& own() const { return own_; }
   /// In the order in which backward completes them.
   const std::vector<Bucket>& buckets() const { return buckets_; }
+  const ShardPlan& plan() const { return plan_; }
 
-  /// Adds up all buckets over all processes.
-  void reduce(Processes& processes) const;
+  /// Adds to a bucket, or replaces it (`first`), by the gradient of a parameter that is in it; undefined: by
+  /// zeros.
+  void put(size_t bucket, size_t parameter, const at::Tensor& gradient, bool first);
+  /// Starts to add up a bucket over processes: what the process updates is in its part after wait(), with
+  /// Keep::kOwn added to what was there, unless `first`.
+  Pending reduce(size_t bucket, Processes& processes, bool first);
 
  private:
-  std::vector<at::Tensor> gradients_;
+  void allocate(const std::vector<at::Tensor>& like);
+  at::Tensor slice_of(const Bucket& bucket) const;
+
+  const ShardPlan plan_;
+  const int rank_;
+  const Keep keep_;
+  at::TensorOptions options_;
+  std::vector<at::Tensor> gradients_, own_;
   std::vector<Bucket> buckets_;
 };
+
+/// What a plan needs to know of tensors that can be cut anywhere.
+std::vector<PlannedParameter> planned(const std::vector<at::Tensor>& like);
 
 }  // namespace tightloop

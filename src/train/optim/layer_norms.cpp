@@ -45,12 +45,20 @@ Layers::Layers(const Parameters& parameters) {
   }
 }
 
-at::Tensor Layers::norms(const std::vector<at::Tensor>& tensors) const {
+Layers Layers::of_pieces(const std::vector<size_t>& parameters) const {
+  Layers layers = *this;
+  layers.of_.clear();
+  for (const size_t parameter : parameters) layers.of_.push_back(of(parameter));
+  return layers;
+}
+
+at::Tensor Layers::squares(const std::vector<at::Tensor>& tensors, at::Device device) const {
   std::vector<std::vector<at::Tensor>> by_layer(count());
   for (size_t i = 0; i < tensors.size(); ++i) by_layer[of(i)].push_back(tensors[i]);
+  const at::Tensor none = at::zeros({}, at::TensorOptions(at::kFloat).device(device));
   std::vector<at::Tensor> norms;
-  for (const auto& layer : by_layer) norms.push_back(ops::gradient_norm(layer));
-  return at::stack(norms).to(at::kDouble);
+  for (const auto& layer : by_layer) norms.push_back(layer.empty() ? none : ops::gradient_norm(layer));
+  return at::square(at::stack(norms).to(at::kDouble));
 }
 
 int64_t Layers::largest(const std::vector<at::Tensor>& tensors) const {

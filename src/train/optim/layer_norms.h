@@ -25,8 +25,11 @@ class Layers {
   const LayerNames& names() const { return names_; }
   size_t count() const { return names_.names.size(); }
   size_t of(size_t parameter) const { return of_[parameter]; }
-  /// The norm of each layer over tensors in the order of the parameters: fp64 (count) on their device.
-  at::Tensor norms(const std::vector<at::Tensor>& tensors) const;
+  /// The same layers for a list of pieces of parameters, of which these are the parameters.
+  Layers of_pieces(const std::vector<size_t>& parameters) const;
+  /// The square of the norm of each layer over tensors in the order of the parameters (of the pieces): fp64
+  /// (count) on `device`.
+  at::Tensor squares(const std::vector<at::Tensor>& tensors, at::Device device) const;
   /// Values in the largest of them.
   int64_t largest(const std::vector<at::Tensor>& tensors) const;
 
@@ -44,12 +47,14 @@ class WeightChange {
   size_t layer_of(size_t parameter) const { return layers_.of(parameter); }
   /// `change` changes these weights, which are of one layer.
   void watch(size_t layer, const std::vector<at::Tensor>& weights, const std::function<void()>& change);
-  /// By layer, the norm of what weights changed by over their norm before: fp64 (layers).
+  /// Squares of norms, fp64 (2, layers): of what weights changed by, and of the weights before.
+  const at::Tensor& squares() const { return squares_; }
+  /// By layer, the norm of the change over that of the weights before: fp64 (layers).
   at::Tensor ratios() const;
 
  private:
   const Layers& layers_;
-  at::Tensor squares_;  // (2, layers): of the change, of the weights before
+  at::Tensor squares_;
 };
 
 }  // namespace tightloop

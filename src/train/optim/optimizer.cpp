@@ -1,13 +1,14 @@
 #include "train/optim/optimizer.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/_foreach_add.h>
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_foreach_zero.h>
 #include <ATen/ops/clamp_min.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/sqrt.h>
+#include <ATen/ops/square.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -16,6 +17,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -30,43 +32,49 @@ namespace tightloop {
 
 namespace {
 
-const at::Tensor& tensor_of(const Safetensors& file, const std::string& name, const at::Tensor& like,
-                            const std::string& file_name) {
-  const auto found = file.tensors.find(name);
-  if (file.tensors.empty())
-    throw checkpoint_error(
-        "'{}' is empty: a checkpoint without the optimizer's state, as 'tightloop average' makes, is no "
-        "place to go on "
-        "from. A new run can start from its weights: --train.init_from.",
-        file_name);
-  if (found == file.tensors.end()) throw checkpoint_error("'{}' has no tensor '{}'.", file_name, name);
-  if (found->second.sizes() != like.sizes()) {
-    throw checkpoint_error("'{}': tensor '{}' has shape [{}], the model needs [{}].", file_name, name,
-                           fmt::join(found->second.sizes(), ", "), fmt::join(like.sizes(), ", "));
-  }
-  return found->second;
-}
-
 std::vector<at::Tensor> detached(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> result;
   for (const auto& tensor : tensors) result.push_back(tensor.detach());
   return result;
 }
 
+Processes* others_of(const OptimizerSharing& sharing) {
+  return sharing.processes && sharing.processes->several() ? sharing.processes : nullptr;
+}
+
 }  // namespace
 
+Optimizer::~Optimizer() {
+  if (gather_) parameters_.set_before_block({});
+}
+
 Optimizer::Optimizer(Parameters& parameters, const TrainConfig& config, const ModelConfig& model,
-                     at::ScalarType compute_dtype)
+                     at::ScalarType compute_dtype, const OptimizerSharing& sharing)
     : parameters_(parameters),
       clip_(config.clip),
       several_(config.accumulate > 1),
       set_to_none_(config.set_to_none),
+      processes_(others_of(sharing)),
+      shards_gradients_(processes_ && sharing.dist.shard == Shard::kGradients),
       layers_(parameters),
       lr_(config.optimizer == OptimizerKind::kMuon ? config.matrix_lr * config.lr_scale : config.lr),
-      values_(parameters.values()) {
-  masters_ = detached(values_);
-  rules_ = make_rules(parameters, masters_, config, model, compute_dtype);
-  const at::Device device = masters_.front().device();
+      values_(parameters.values()),
+      own_(std::make_unique<OwnWeights>()) {
+  const at::Device device = values_.front().device();
+  own_->masters = detached(values_);  // fp32, as the parameters are until now
+  if (several_ || processes_) make_buckets(config, sharing.dist, compute_dtype);
+  parameters.to(device, compute_dtype);
+  if (buckets_ && buckets_->plan().sharded()) {
+    take_shard();
+  } else {
+    own_->values = values_;
+    for (size_t i = 0; i < values_.size(); ++i) own_->pieces.push_back({i, 0, values_[i].numel()});
+  }
+  if (buckets_) gradients_ = buckets_->own();
+  std::vector<size_t> owners;
+  for (const auto& piece : own_->pieces) owners.push_back(piece.parameter);
+  own_layers_ = std::make_unique<Layers>(layers_.of_pieces(owners));
+  rules_ = make_rules(parameters, *own_, config, model, compute_dtype);
   if (compute_dtype == at::kHalf)
     scaler_ = std::make_unique<GradScaler>(
         device,
@@ -74,12 +82,50 @@ Optimizer::Optimizer(Parameters& parameters, const TrainConfig& config, const Mo
   const auto scalar = at::TensorOptions(at::kFloat).device(device);
   count_ = at::zeros({}, scalar);
   norm_ = at::zeros({}, scalar.dtype(at::kDouble)), skipped_ = at::zeros({}, scalar);
-  parameters.to(device, compute_dtype);
-  if (several_) own_gradients();
+}
+
+// They are not what backward itself adds to (.grad): sums are fp32, or bf16 would swallow small terms, and a
+// pass that finds no memory halfway must not have touched them.
+void Optimizer::make_buckets(const TrainConfig& config, const DistConfig& dist,
+                             at::ScalarType compute_dtype) {
+  const bool wide = several_ || dist.reduce == ReduceDtype::kFp32;
+  std::vector<PlannedParameter> plan;
+  for (const auto& parameter : parameters_.all())
+    plan.push_back({.size = parameter.value.numel(),
+                    .dtype = wide ? at::kFloat : compute_dtype,
+                    .matrices = takes_muon(parameter, config) ? matrices_in(parameter)
+                                                              : std::vector<PlannedParameter::Matrix>()});
+  const bool sharded = processes_ && dist.shard != Shard::kNone;
+  buckets_ = std::make_unique<GradientBuckets>(
+      ShardPlan(plan, {.bytes = std::llround(dist.bucket_mb * (1 << 20)),
+                       .world = processes_ ? processes_->world() : 1,
+                       .sharded = sharded}),
+      detached(values_), processes_ ? processes_->rank() : 0,
+      shards_gradients_ ? GradientBuckets::Keep::kOwn : GradientBuckets::Keep::kAll);
+  exchange_ = std::make_unique<GradientExchange>(values_, *buckets_, processes_, set_to_none_);
+}
+
+/// Of fp32 masters, those that this process updates stay.
+void Optimizer::take_shard() {
+  c10::NoGradGuard no_grad;
+  const std::vector<at::Tensor> masters = std::move(own_->masters);
+  own_->masters.clear();
+  const bool copies = values_.front().scalar_type() != at::kFloat;
+  gather_ = std::make_unique<WeightGather>(values_, buckets_->plan(), layers_, *processes_);
+  parameters_.set_before_block([this](int64_t layer) { gather_->wait_block(static_cast<size_t>(layer)); });
+  own_->values = gather_->own();
+  size_t i = 0;
+  for (const auto& [bucket, offset, piece] : buckets_->plan().own(processes_->rank())) {
+    own_->pieces.push_back(piece);
+    const at::Tensor& value = own_->values[i++];
+    own_->masters.push_back(
+        copies ? masters[piece.parameter].view({-1}).narrow(0, piece.begin, piece.size()).clone() : value);
+  }
 }
 
 void Optimizer::drop_gradients() {
   clear_gradients();
+  if (exchange_) exchange_->drop();
   halfway_ = false;
 }
 
@@ -94,37 +140,49 @@ void Optimizer::clear_gradients() {
   }
 }
 
-// They are not what backward itself adds to (.grad): sums are fp32, or bf16 would swallow small terms, and a
-// pass that finds no memory halfway must not have touched them.
-void Optimizer::own_gradients() {
-  if (buckets_) return;
-  buckets_ = std::make_unique<GradientBuckets>(several_ ? masters_ : detached(values_));
-  gradients_ = buckets_->gradients();
+void Optimizer::begin_weights(bool by_block) {
+  if (!gather_) return;
+  gather_->start();
+  by_block ? gather_->wait_outside() : gather_->wait_all();
 }
 
-void Optimizer::reduce_gradients(Processes& processes) {
-  if (!processes.several()) return;
-  TORCH_CHECK(buckets_, "gradients to be reduced are not the optimizer's own");
-  c10::NoGradGuard no_grad;
-  buckets_->reduce(processes);
+void Optimizer::refresh_weights() { begin_weights(/*by_block=*/false); }
+
+void Optimizer::begin_gradients(const Place& place) {
+  if (processes_ && (place.last || shards_gradients_)) exchange_->begin(place.first);
 }
 
-void Optimizer::accumulate(bool first) {
+void Optimizer::accumulate(const Place& place) {
   c10::NoGradGuard no_grad;
+  if (gather_) gather_->wait_all();  // also where the model has not asked for a block
+  if (buckets_) {
+    exchange_->collect(place.first);
+    if (place.last && processes_) return;  // finish_gradients() is to come
+    if (shards_gradients_) return exchange_->finish();
+    return exchange_->drop();
+  }
   std::vector<at::Tensor> fresh;
   for (const auto& value : values_) {
     const at::Tensor& gradient = value.grad();
     fresh.push_back(gradient.defined() ? gradient : at::zeros_like(value));
   }
-  if (!buckets_) {
-    gradients_ = std::move(fresh);
-    if (set_to_none_) clear_gradients();
-    return;
-  }
-  halfway_ = true;
-  first ? at::_foreach_copy_(gradients_, fresh) : at::_foreach_add_(gradients_, fresh);
-  clear_gradients();
-  halfway_ = false;
+  gradients_ = std::move(fresh);
+  if (set_to_none_) clear_gradients();
+}
+
+void Optimizer::finish_gradients() {
+  if (processes_) exchange_->finish();
+}
+
+void Optimizer::sum_over_shards(const at::Tensor& squares) const {
+  if (sharded()) processes_->sum_({squares});
+}
+
+at::Tensor Optimizer::whole_norm(const at::Tensor& own) const {
+  if (!sharded()) return own.to(at::kDouble);
+  const at::Tensor squares = at::square(own.to(at::kDouble));
+  sum_over_shards(squares);
+  return at::sqrt(squares);
 }
 
 void Optimizer::update(const at::Tensor& rates, const at::Tensor& divisor, const at::Tensor& layer_norms,
@@ -133,15 +191,20 @@ void Optimizer::update(const at::Tensor& rates, const at::Tensor& divisor, const
   for (const auto& rule : rules_) rule->reserve();
   std::optional<WeightChange> change;
   if (layer_norms.defined()) {
-    change.emplace(layers_, count_.device());
-    at::empty({layers_.largest(masters_)}, masters_.front().options());  // as UpdateRule::reserve() does
+    change.emplace(*own_layers_, count_.device());
+    at::empty({own_layers_->largest(own_->masters)}, norm_.options().dtype(at::kFloat));  // as reserve() does
   }
-  const auto raw = ops::gradient_norm(gradients_).to(at::kDouble);
+  const auto raw =
+      whole_norm(gradients_.empty() ? at::zeros({}, count_.options()) : ops::gradient_norm(gradients_));
   const auto finite = at::isfinite(raw);
   // Gradients are divided by one number: token count, loss scale and clipping in one. 1e-6 as torch has it.
   auto divide = scaler_ ? divisor * scaler_->factor() : divisor;
   const auto norm = raw / divide;
-  if (change) layer_norms[0].copy_(layers_.norms(gradients_) / divide);
+  if (change) {
+    const at::Tensor squares = own_layers_->squares(gradients_, count_.device());
+    sum_over_shards(squares);
+    layer_norms[0].copy_(at::sqrt(squares) / divide);
+  }
   if (clip_ > 0) divide = divide * at::clamp_min((norm + 1e-6) / clip_, 1.0);
   auto keep = finite.logical_and(divisor > 0);
   if (leave_out.defined()) keep = keep.logical_and(leave_out.logical_not());
@@ -153,7 +216,10 @@ void Optimizer::update(const at::Tensor& rates, const at::Tensor& divisor, const
   halfway_ = true;
   norm_.copy_(norm), count_.copy_(count), skipped_.copy_(skipped);
   for (const auto& rule : rules_) rule->update(gradients_, control, change ? &*change : nullptr);
-  if (change) layer_norms[1].copy_(change->ratios());
+  if (change) {
+    sum_over_shards(change->squares());
+    layer_norms[1].copy_(change->ratios());
+  }
   if (scaler_) scaler_->update(finite.logical_not());
   if (!buckets_) {
     if (!set_to_none_) at::_foreach_zero_(gradients_);
@@ -174,7 +240,9 @@ at::Tensor Optimizer::step(const Rates& rates, double divisor) {
 
 void Optimizer::publish() {
   c10::NoGradGuard no_grad;
-  if (values_.front().scalar_type() != masters_.front().scalar_type()) at::_foreach_copy_(values_, masters_);
+  if (values_.front().scalar_type() != at::kFloat && !own_->masters.empty())
+    at::_foreach_copy_(own_->values, own_->masters);
+  refresh_weights();
 }
 
 std::map<std::string, double> Optimizer::group_lrs(const Rates& rates) const {
@@ -184,41 +252,55 @@ std::map<std::string, double> Optimizer::group_lrs(const Rates& rates) const {
   return lrs;
 }
 
-NamedTensors Optimizer::weights() const {
+std::vector<StateSlice> Optimizer::weight_slices() const {
+  std::vector<StateSlice> slices;
+  for (size_t i = 0; i < own_->pieces.size(); ++i) {
+    const ParameterPiece& piece = own_->pieces[i];
+    const Parameter& parameter = parameters_.all()[piece.parameter];
+    slices.push_back({parameter.name, parameter.value.sizes().vec(), piece.begin, own_->masters[i]});
+  }
+  return slices;
+}
+
+std::vector<StateSlice> Optimizer::state_slices() const {
+  std::vector<StateSlice> slices{whole_slice("count", count_)};
+  for (const auto& rule : rules_) std::ranges::move(rule->state(), std::back_inserter(slices));
+  if (scaler_)
+    for (const auto& [name, tensor] : scaler_->state()) slices.push_back(whole_slice(name, tensor));
+  return slices;
+}
+
+NamedTensors Optimizer::whole(const std::vector<StateSlice>& slices) const {
+  if (sharded()) return gather_whole(slices, *processes_);
   NamedTensors named;
-  for (size_t i = 0; i < masters_.size(); ++i) named.emplace_back(parameters_.all()[i].name, masters_[i]);
+  for (const auto& slice : slices) named.emplace_back(slice.name, slice.values);
   return named;
 }
 
-NamedTensors Optimizer::state() const {
-  NamedTensors named{{"count", count_}};
-  for (const auto& rule : rules_) std::ranges::move(rule->state(), std::back_inserter(named));
-  if (scaler_) std::ranges::move(scaler_->state(), std::back_inserter(named));
-  return named;
-}
+NamedTensors Optimizer::weights() const { return whole(weight_slices()); }
+
+NamedTensors Optimizer::state() const { return whole(state_slices()); }
 
 void Optimizer::load(const Safetensors& weights, const Safetensors& state) {
-  c10::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : this->weights())
-    tensor.copy_(tensor_of(weights, name, tensor, "model.safetensors"));
+  load_slices(weight_slices(), weights, "model.safetensors");
   load_state(state);
   publish();
 }
 
 void Optimizer::load_state(const Safetensors& state) {
-  c10::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : this->state()) {
-    // fp16 after another precision: the loss scale is found afresh.
-    if (name.starts_with("scaler.") && !state.tensors.contains(name)) continue;
-    tensor.copy_(tensor_of(state, name, tensor, "optimizer.safetensors"));
-  }
+  auto slices = state_slices();
+  // fp16 after another precision: the loss scale is found afresh.
+  std::erase_if(slices, [&](const StateSlice& slice) {
+    return slice.name.starts_with("scaler.") && !state.tensors.empty() && !state.tensors.contains(slice.name);
+  });
+  load_slices(slices, state, "optimizer.safetensors");
 }
 
 void load_weights(Parameters& parameters, const Safetensors& weights, const std::string& file) {
   c10::NoGradGuard no_grad;
   for (const auto& parameter : parameters.all()) {
     throw_if_interrupted();
-    parameter.value.detach().copy_(tensor_of(weights, parameter.name, parameter.value, file));
+    load_slices({whole_slice(parameter.name, parameter.value)}, weights, file);
   }
   for (const auto& [name, tensor] : weights.tensors) {
     if (!parameters.find(name))

@@ -11,13 +11,19 @@
 #include "model/files/safetensors.h"
 #include "model/model_config.h"
 #include "model/parts/parameters.h"
+#include "train/dist_config.h"
 #include "train/engine/grad_scaler.h"
 #include "train/optim/gradient_buckets.h"
+#include "train/optim/gradient_exchange.h"
 #include "train/optim/layer_norms.h"
 #include "train/optim/schedule.h"
+#include "train/optim/state_slice.h"
+#include "train/optim/weight_gather.h"
 #include "train/train_config.h"
 
 namespace tightloop {
+
+struct OwnWeights;
 
 /// How a group of parameters is updated. What it keeps is allocated at the start and changed in place.
 class UpdateRule {
@@ -36,12 +42,18 @@ class UpdateRule {
   /// Takes the memory that an update works in and leaves it to the allocator, which then has it for the
   /// update: out of memory shows here, before anything is changed.
   virtual void reserve() const {}
-  /// The tensors themselves, by names that do not depend on the grouping.
-  virtual NamedTensors state() const = 0;
+  /// The tensors themselves, by names that depend neither on the grouping nor on who has them.
+  virtual std::vector<StateSlice> state() const = 0;
 
  private:
   const std::string group_;
   const double lr_;
+};
+
+/// Who an optimizer shares its work with.
+struct OptimizerSharing {
+  Processes* processes = nullptr;  // null, or one process: nobody
+  DistConfig dist{};
 };
 
 /// Updates fp32 masters, whatever dtype the model computes in, by AdamW or by Muon and AdamW
@@ -51,23 +63,36 @@ class UpdateRule {
 /// Gradients arrive as sums over tokens; an update divides once by the step's token count, clips, and changes
 /// the weights, all on the device: the host learns nothing and waits for nothing, and every number that
 /// changes from step to step is read from the device, so that an update can be captured and replayed.
+///
+/// Of several processes each updates everything, from gradients that were added up over all; or, with
+/// dist.shard, a part, of which it alone has masters and moments, and begin_weights() brings the others'.
 class Optimizer {
  public:
   Optimizer(Parameters& parameters, const TrainConfig& config, const ModelConfig& model,
-            at::ScalarType compute_dtype);
+            at::ScalarType compute_dtype, const OptimizerSharing& sharing = {});
+  ~Optimizer();
 
-  /// Takes the gradients of one micro-batch from the parameters: as they are where train.accumulate is 1, and
-  /// added up in fp32 otherwise, for `first` starts a step.
-  void accumulate(bool first);
-  /// What was accumulated, in the order of the parameters.
+  /// Where a micro-batch is in its step.
+  struct Place {
+    bool first = true, last = true;
+  };
+  /// Before the forward pass of a step's first micro-batch: starts to bring the weights that other processes
+  /// have updated. With `by_block` those of a block are waited for where it begins (Parameters::need_block);
+  /// else all are there after the call.
+  void begin_weights(bool by_block);
+  /// Before backward, where gradients are to travel to the other processes while it runs. Not having called
+  /// it changes no result.
+  void begin_gradients(const Place& place);
+  /// After backward: takes the gradients of one micro-batch from the parameters: as they are where
+  /// train.accumulate is 1 and the process is alone, and added up in fp32 otherwise.
+  void accumulate(const Place& place);
+  /// After a step's last micro-batch: gradients are added up over all processes.
+  void finish_gradients();
+  /// What was accumulated, and is used by update(): in the order of the parameters where nothing is sharded.
   const std::vector<at::Tensor>& gradients() const { return gradients_; }
-  /// From here on accumulate() writes to GradientBuckets, and gradients() are views of those: for updates
-  /// that are not captured together with the pass before them. Always so where micro-batches add up.
-  /// Otherwise a pass's gradients are used as backward made them: they take no memory during the forward
-  /// pass.
-  void own_gradients();
-  /// Adds up what was accumulated over all processes; needs own_gradients() where there are several.
-  void reduce_gradients(Processes& processes);
+  /// All weights are as the last update left them: before they are used outside of steps. Every process calls
+  /// it at the same step.
+  void refresh_weights();
   /// One update. `rates` (fp64, on the device) are StepNumbers; gradients are divided by the fp64 scalar
   /// `divisor`: the step's supervised tokens, over all processes. 0, or a gradient that is not finite, leaves
   /// everything as it was. So does `leave_out` (a bool scalar on the device), where it is given and true.
@@ -91,9 +116,15 @@ class Optimizer {
   /// Those of the groups, by name, where there are several.
   std::map<std::string, double> group_lrs(const Rates& rates) const;
 
-  /// Weights (fp32) by the model's names.
+  /// Whether other processes have parts of what is below.
+  bool sharded() const { return gather_ != nullptr; }
+  /// Weights (fp32) by the model's names; moments, the step count, and the scaler's state where there is one.
+  /// What this process has of them.
+  std::vector<StateSlice> weight_slices() const;
+  std::vector<StateSlice> state_slices() const;
+  /// The whole of it, in the main process; every process calls it where it is sharded. Where it is not, the
+  /// tensors themselves.
   NamedTensors weights() const;
-  /// Moments, the step count, and the scaler's state where there is one.
   NamedTensors state() const;
   /// Puts both back, and the model's compute copies with them.
   void load(const Safetensors& weights, const Safetensors& state);
@@ -102,22 +133,34 @@ class Optimizer {
   /// Forgets gradients of a micro-batch that did not come to its end, or whose capture failed: then nothing
   /// of it has run. Memory that captured graphs write to stays.
   void drop_gradients();
-  /// Whether an exception left accumulate() or update() after it had begun to change sums or weights. Until
-  /// then they can be called again.
-  bool halfway() const { return halfway_; }
+  /// Whether an exception left backward, accumulate() or update() after sums or weights had begun to change.
+  /// Until then they can be called again.
+  bool halfway() const { return halfway_ || (exchange_ && exchange_->touched()); }
 
  private:
+  void make_buckets(const TrainConfig& config, const DistConfig& dist, at::ScalarType compute_dtype);
+  void take_shard();
+  NamedTensors whole(const std::vector<StateSlice>& slices) const;
+  /// fp32 scalar to fp64, the sums of squares of all processes where each has a part.
+  at::Tensor whole_norm(const at::Tensor& own) const;
+  void sum_over_shards(const at::Tensor& squares) const;
   void clear_gradients();  // of the parameters
   void publish();          // masters -> the model's compute dtype
 
   Parameters& parameters_;
   const double clip_;
   const bool several_, set_to_none_;
+  Processes* const processes_;  // null: this one alone
+  const bool shards_gradients_;
   const Layers layers_;
   double lr_;
   bool halfway_ = false;
-  std::vector<at::Tensor> values_, masters_, gradients_;
-  std::unique_ptr<const GradientBuckets> buckets_;  // once gradients are owned
+  std::vector<at::Tensor> values_, gradients_;
+  std::unique_ptr<OwnWeights> own_;
+  std::unique_ptr<const Layers> own_layers_;
+  std::unique_ptr<GradientBuckets> buckets_;  // where gradients add up; none: as backward makes them
+  std::unique_ptr<GradientExchange> exchange_;
+  std::unique_ptr<WeightGather> gather_;  // where the state is sharded
   std::vector<std::unique_ptr<UpdateRule>> rules_;
   std::unique_ptr<GradScaler> scaler_;
   at::Tensor count_;  // updates made, fp32 scalar on the device

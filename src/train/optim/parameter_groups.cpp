@@ -9,22 +9,22 @@ namespace {
 
 using Rules = std::vector<std::unique_ptr<UpdateRule>>;
 
-void add(Group& group, size_t index, const Parameter& parameter, const at::Tensor& master) {
+void add(Group& group, size_t index, const Parameters& parameters, const OwnWeights& own) {
+  const ParameterPiece& piece = own.pieces[index];
+  const Parameter& parameter = parameters.all()[piece.parameter];
   group.indices.push_back(index);
-  group.names.push_back(parameter.name);
-  group.masters.push_back(master);
-  group.values.push_back(parameter.value);
+  group.pieces.push_back({parameter.name, parameter.value.sizes().vec(), piece.begin});
+  group.masters.push_back(own.masters[index]);
+  group.values.push_back(own.values[index]);
 }
 
-Rules adamw_rules(const Parameters& parameters, const std::vector<at::Tensor>& masters,
-                  const TrainConfig& config) {
+Rules adamw_rules(const Parameters& parameters, const OwnWeights& own, const TrainConfig& config) {
   Group group{.name = "all"};
   std::vector<bool> decayed;
-  for (size_t i = 0; i < masters.size(); ++i) {
-    const auto& parameter = parameters.all()[i];
-    add(group, i, parameter, masters[i]);
-    decayed.push_back(masters[i].dim() >= 2 ||
-                      config.decay_vectors);  // matrices and tables, not norms and biases
+  for (size_t i = 0; i < own.pieces.size(); ++i) {
+    add(group, i, parameters, own);
+    // Matrices and tables, not norms and biases.
+    decayed.push_back(group.pieces.back().sizes.size() >= 2 || config.decay_vectors);
   }
   Rules rules;
   rules.push_back(
@@ -56,17 +56,25 @@ AdamWSettings settings_of(ParameterRole role, const TrainConfig& config, double 
   }
 }
 
-Rules muon_rules(const Parameters& parameters, const std::vector<at::Tensor>& masters,
-                 const TrainConfig& config, const ModelConfig& model, at::ScalarType compute_dtype) {
+Rules muon_rules(const Parameters& parameters, const OwnWeights& own, const TrainConfig& config,
+                 const ModelConfig& model, at::ScalarType compute_dtype) {
   const double by_width = 1 / std::sqrt(static_cast<double>(model.width) / 768);
   Group matrices{.name = std::string(name_of(ParameterRole::kMatrix))};
-  std::vector<std::vector<int64_t>> parts;
+  std::vector<std::vector<PlannedParameter::Matrix>> shapes;
   std::map<ParameterRole, Group> others;
-  for (size_t i = 0; i < masters.size(); ++i) {
-    const auto& parameter = parameters.all()[i];
-    const bool matrix = parameter.role == ParameterRole::kMatrix;
-    add(matrix ? matrices : others[parameter.role], i, parameter, masters[i]);
-    if (matrix) parts.push_back(parameter.parts);
+  bool any_matrix = false;
+  // A process may have nothing of a group, which is there all the same.
+  for (const auto& parameter : parameters.all()) {
+    if (takes_muon(parameter, config))
+      any_matrix = true;
+    else
+      others[parameter.role];
+  }
+  for (size_t i = 0; i < own.pieces.size(); ++i) {
+    const Parameter& parameter = parameters.all()[own.pieces[i].parameter];
+    const bool matrix = takes_muon(parameter, config);
+    add(matrix ? matrices : others[parameter.role], i, parameters, own);
+    if (matrix) shapes.push_back(matrices_in(parameter));
   }
   Rules rules;
   for (auto& [role, group] : others) {
@@ -74,9 +82,9 @@ Rules muon_rules(const Parameters& parameters, const std::vector<at::Tensor>& ma
     rules.push_back(adamw_rule(group, settings_of(role, config, by_width),
                                std::vector<bool>(group.indices.size(), true)));
   }
-  if (!matrices.indices.empty()) {
+  if (any_matrix) {
     rules.push_back(muon_rule(
-        matrices, parts,
+        matrices, shapes,
         {config.matrix_lr * config.lr_scale, config.muon_beta2, config.muon_weight_decay, compute_dtype}));
   }
   return rules;
@@ -84,11 +92,23 @@ Rules muon_rules(const Parameters& parameters, const std::vector<at::Tensor>& ma
 
 }  // namespace
 
-Rules make_rules(const Parameters& parameters, const std::vector<at::Tensor>& masters,
-                 const TrainConfig& config, const ModelConfig& model, at::ScalarType compute_dtype) {
+bool takes_muon(const Parameter& parameter, const TrainConfig& config) {
+  return config.optimizer == OptimizerKind::kMuon && parameter.role == ParameterRole::kMatrix;
+}
+
+std::vector<PlannedParameter::Matrix> matrices_in(const Parameter& parameter) {
+  const at::IntArrayRef sizes = parameter.value.sizes();
+  std::vector<PlannedParameter::Matrix> matrices;
+  for (int64_t i = 0; i < (sizes.size() == 3 ? sizes[0] : 1); ++i)
+    for (const int64_t rows : parameter.parts) matrices.push_back({rows, sizes.back()});
+  return matrices;
+}
+
+Rules make_rules(const Parameters& parameters, const OwnWeights& own, const TrainConfig& config,
+                 const ModelConfig& model, at::ScalarType compute_dtype) {
   if (config.optimizer == OptimizerKind::kMuon)
-    return muon_rules(parameters, masters, config, model, compute_dtype);
-  return adamw_rules(parameters, masters, config);
+    return muon_rules(parameters, own, config, model, compute_dtype);
+  return adamw_rules(parameters, own, config);
 }
 
 }  // namespace tightloop

@@ -134,6 +134,7 @@ void RunHistory::plan_passing(int64_t step, bool passing) {
 std::optional<Snapshot> RunHistory::copy_of(const RunSnapshot& state, bool last) {
   // That syncs are forbidden counts for every thread of the process, so that none may write meanwhile.
   if (last || recipe_.train.debug_syncs) return {};
+  if (state.fresh) return Snapshot::of({state.weights, state.optimizer});
   auto copy = Snapshot::take({state.weights, state.optimizer}, device_);
   if (copy || std::exchange(told_of_waiting_, true)) return copy;
   log::info(

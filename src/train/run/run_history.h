@@ -27,6 +27,7 @@ namespace tightloop {
 /// What a checkpoint is made of, besides the history.
 struct RunSnapshot {
   NamedTensors weights, optimizer;
+  bool fresh = false;       // they are copies already, which nobody changes
   NamedTensors frozen{};    // weights that training does not change, and that are not copied
   int64_t consumed = 0;     // samples that all processes have had
   nlohmann::json totals{};  // see Progress

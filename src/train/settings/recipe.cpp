@@ -15,6 +15,7 @@ Config Recipe::bind() {
   config.add_section("lora", lora,
                      "Low-rank adapters: the model stays as it is, small matrices beside it learn");
   config.add_section("train", train, "The loop, the optimizer and the schedule");
+  config.add_section("dist", dist, "Several processes that train together (torchrun, mpirun, Slurm)");
   config.add_section("eval", eval, "What the model is asked whenever it is evaluated (train.eval_steps)");
   config.add_section("log", log,
                      "What is written about a run, and how often (train.logging_steps: the loss); 0: never");

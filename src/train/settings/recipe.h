@@ -8,6 +8,7 @@
 #include "model/parts/lora.h"
 #include "ops/config.h"
 #include "tokenizer/tokenizer_config.h"
+#include "train/dist_config.h"
 #include "train/report/log_config.h"
 #include "train/run/run_folder.h"
 #include "train/train_config.h"
@@ -26,6 +27,7 @@ struct Recipe {
   ModelConfig model;
   LoraConfig lora;
   TrainConfig train;
+  DistConfig dist;
   EvalConfig eval;
   LogConfig log;
   WandbConfig wandb;

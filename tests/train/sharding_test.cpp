@@ -1,0 +1,172 @@
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "dist/several.h"
+#include "ops/compare.h"
+#include "train/run/checkpoint.h"
+#include "train/small_recipe.h"
+#include "train/trainer.h"
+
+namespace tightloop::testing {
+namespace {
+
+/// How a training is divided.
+struct Division {
+  int world = 2;
+  int64_t accumulate = 1;
+  Shard shard = Shard::kNone;
+  OptimizerKind optimizer = OptimizerKind::kAdamw;
+  bool overlap = true;
+  Precision precision = Precision::kFp32;
+  ReduceDtype reduce = ReduceDtype::kFp32;
+};
+
+Recipe recipe_of(const Division& division, int64_t steps) {
+  auto recipe = small_recipe();
+  auto& train = recipe.train;
+  recipe.model.layers = 3, recipe.model.width = 32;
+  train.steps = steps, train.logging_steps = 1, train.loss_extract_interval = 5, train.clip = 0.5;
+  train.micro_batch = 24 / division.world / division.accumulate, train.accumulate = division.accumulate;
+  train.lr_scale = 0.05, train.optimizer = division.optimizer, train.precision = division.precision;
+  recipe.dist = {
+      .shard = division.shard, .reduce = division.reduce, .overlap = division.overlap, .bucket_mb = 0.01};
+  return recipe;
+}
+
+struct Outcome {
+  std::vector<double> losses;
+  Checkpoint checkpoint;
+};
+
+Outcome outcome_of(const Recipe& recipe, const fs::path& folder, Processes* processes) {
+  const bool main = !processes || processes->main();
+  const auto run = main ? RunFolder::create(folder, false) : RunFolder(folder);
+  Outcome outcome{Trainer(recipe, run, {.processes = processes}).run().losses, {}};
+  if (main) outcome.checkpoint = load_checkpoint(run.checkpoints());
+  return outcome;
+}
+
+double worst(const Safetensors& got, const Safetensors& wanted) {
+  double error = 0;
+  EXPECT_EQ(got.tensors.size(), wanted.tensors.size());
+  for (const auto& [name, tensor] : wanted.tensors) {
+    EXPECT_TRUE(got.tensors.contains(name)) << name << " is missing";
+    if (got.tensors.contains(name)) error = std::max(error, relative_error(got.tensors.at(name), tensor));
+  }
+  return error;
+}
+
+/// What is saved, as bytes: checkpoints do not depend on who trained.
+std::string saved_weights(const fs::path& run) {
+  const RunFolder folder(run);
+  const int64_t step = checkpoint_steps(folder.checkpoints()).back();
+  return read_file(checkpoint_folder(folder.checkpoints(), step) / "model.safetensors");
+}
+
+/// One process on all rows, and several as the test's children, come to the same.
+void expect_same_as_alone(const Division& division, int64_t steps, double losses, double weights) {
+  const fs::path folder = std::getenv("TIGHTLOOP_TEST_FOLDER");
+  const Recipe recipe = recipe_of(division, steps);
+  Outcome several;
+  bool main = false;
+  {
+    Processes processes;
+    main = processes.main();
+    several = outcome_of(recipe, folder / "several", &processes);
+  }
+  if (!main) return;
+  Division alone = division;
+  alone.world = 1, alone.accumulate = 1;
+  const Outcome one = outcome_of(recipe_of(alone, steps), folder / "one", nullptr);
+  ASSERT_EQ(several.losses.size(), one.losses.size());
+  double loss_error = 0;
+  for (size_t i = 0; i < one.losses.size(); ++i)
+    loss_error = std::max(loss_error, std::abs(several.losses[i] - one.losses[i]) / one.losses[i]);
+  const double weight_error = worst(several.checkpoint.weights, one.checkpoint.weights);
+  EXPECT_LT(loss_error, losses);
+  EXPECT_LT(weight_error, weights);
+  EXPECT_LT(worst(several.checkpoint.optimizer, one.checkpoint.optimizer), 100 * weights);
+  if (const char* to = std::getenv("TIGHTLOOP_EQUALITY"))
+    write_file_whole(fs::path(to) / ::testing::UnitTest::GetInstance()->current_test_info()->name(),
+                     fmt::format("{:.1e} {:.1e}\n", loss_error, weight_error));
+}
+
+#define SHARDING_TEST(name, ...)                            \
+  TEST(Sharding, name) {                                    \
+    const Division division{__VA_ARGS__};                   \
+    if (!in_child()) return expect_success(division.world); \
+    expect_same_as_alone(division, 20, 1e-5, 1e-3);         \
+  }
+
+SHARDING_TEST(NothingTwo, .world = 2)
+SHARDING_TEST(NothingApart, .world = 2, .overlap = false)
+SHARDING_TEST(NothingAccumulated, .world = 2, .accumulate = 3)
+SHARDING_TEST(OptimizerTwo, .world = 2, .shard = Shard::kOptimizer)
+SHARDING_TEST(OptimizerThree, .world = 3, .shard = Shard::kOptimizer)
+SHARDING_TEST(OptimizerApart, .world = 2, .shard = Shard::kOptimizer, .overlap = false)
+SHARDING_TEST(OptimizerAccumulated, .world = 4, .accumulate = 3, .shard = Shard::kOptimizer)
+SHARDING_TEST(GradientsTwo, .world = 2, .shard = Shard::kGradients)
+SHARDING_TEST(GradientsAccumulated, .world = 3, .accumulate = 4, .shard = Shard::kGradients)
+SHARDING_TEST(GradientsApart, .world = 2, .accumulate = 2, .shard = Shard::kGradients, .overlap = false)
+SHARDING_TEST(MuonNothing, .world = 2, .optimizer = OptimizerKind::kMuon)
+SHARDING_TEST(MuonOptimizer, .world = 3, .shard = Shard::kOptimizer, .optimizer = OptimizerKind::kMuon)
+SHARDING_TEST(MuonGradients, .world = 2, .accumulate = 2, .shard = Shard::kGradients,
+              .optimizer = OptimizerKind::kMuon)
+
+TEST(Sharding, OverlapChangesNoBit) {
+  if (!in_child()) return expect_success(3);
+  const fs::path folder = std::getenv("TIGHTLOOP_TEST_FOLDER");
+  for (const Shard shard : {Shard::kNone, Shard::kOptimizer, Shard::kGradients}) {
+    bool main = false;
+    for (const bool overlap : {true, false}) {
+      Processes processes;
+      main = processes.main();
+      const auto name = fmt::format("{}-{}", name_of(shard), overlap);
+      outcome_of(recipe_of({.world = 3, .accumulate = 2, .shard = shard, .overlap = overlap}, 6),
+                 folder / name, &processes);
+    }
+    if (!main) continue;
+    EXPECT_EQ(saved_weights(folder / fmt::format("{}-{}", name_of(shard), true)),
+              saved_weights(folder / fmt::format("{}-{}", name_of(shard), false)))
+        << name_of(shard);
+  }
+}
+
+TEST(Sharding, GoesOnWithAnotherNumberOfProcessesAndAnotherShard) {
+  if (!in_child()) return expect_success(3);
+  const fs::path folder = std::getenv("TIGHTLOOP_TEST_FOLDER");
+  auto recipe = recipe_of({.world = 3, .shard = Shard::kOptimizer}, 12);
+  recipe.train.stop_at = 5;
+  bool main = false;
+  {
+    Processes processes;
+    main = processes.main();
+    outcome_of(recipe, folder / "several", &processes);
+  }
+  if (!main) return;
+  recipe = recipe_of({.world = 1}, 12);
+  const RunFolder run(folder / "several");
+  Trainer(recipe, run, {.resume_from = load_checkpoint(run.checkpoints())}).run();
+  const Outcome one = outcome_of(recipe, folder / "one", nullptr);
+  EXPECT_LT(worst(load_checkpoint(run.checkpoints()).weights, one.checkpoint.weights), 1e-3);
+}
+
+// What bf16 costs where gradients are added up in it, as a figure: fp32 must be the nearer one.
+TEST(Sharding, SumsInFp32AreNearerThanInBf16) {
+  if (!in_child()) return expect_success(4);
+  Processes processes;
+  const at::Tensor own = random_tensor({100'000}, at::kBFloat16, static_cast<uint64_t>(processes.rank()));
+  at::Tensor exact = own.to(at::kDouble), wide = own.to(at::kFloat), narrow = own.clone();
+  for (const at::Tensor& tensor : {exact, wide, narrow}) processes.all_reduce(tensor).wait();
+  const double wide_error = relative_error(wide.to(at::kDouble), exact),
+               narrow_error = relative_error(narrow.to(at::kDouble), exact);
+  EXPECT_LT(wide_error, 1e-6);
+  EXPECT_GT(narrow_error, 1e-3);
+  if (processes.main()) std::printf("fp32 %.1e, bf16 %.1e\n", wide_error, narrow_error);
+}
+
+}  // namespace
+}  // namespace tightloop::testing
