@@ -1,6 +1,10 @@
 #include "infer/translate.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <optional>
+#include <type_traits>
 
 #include "core/device.h"
 #include "core/error.h"
@@ -107,32 +111,49 @@ std::vector<std::vector<TextTranslation>> translate(Seq2Seq& model, const PairTo
   return translated;
 }
 
+static_assert(std::is_trivially_copyable_v<TranslationCounts> &&
+              sizeof(TranslationCounts) % sizeof(int64_t) == 0);
+using FlatCounts = std::array<int64_t, sizeof(TranslationCounts) / sizeof(int64_t)>;
+
+std::vector<int64_t> TranslationCounts::numbers() const {
+  const auto flat = std::bit_cast<FlatCounts>(*this);
+  return {flat.begin(), flat.end()};
+}
+
+TranslationCounts TranslationCounts::of(const std::vector<int64_t>& numbers) {
+  FlatCounts flat{};
+  std::ranges::copy(numbers, flat.begin());
+  return std::bit_cast<TranslationCounts>(flat);
+}
+
 HeldOutScores held_out_scores(Seq2Seq& model, const Documents& pairs, const Tokenizer& target,
-                              const TranslateOptions& options, const BleuOptions& bleu, int64_t limit) {
+                              const TranslateOptions& options, const BleuOptions& bleu, int64_t limit,
+                              int rank, int world) {
   HeldOutScores scores;
-  const auto all = static_cast<int64_t>(pairs.size() / 2);
-  scores.pairs = limit > 0 ? std::min(limit, all) : all;
+  const auto all = static_cast<int64_t>(pairs.size() / 2), wanted = limit > 0 ? std::min(limit, all) : all;
   std::vector<std::vector<int32_t>> sources;
-  for (int64_t pair = 0; pair < scores.pairs; ++pair) {
+  for (int64_t pair = rank; pair < wanted; pair += world) {
     sources.push_back(document(pairs, 2 * static_cast<uint64_t>(pair)));
     const auto reference = document(pairs, 2 * static_cast<uint64_t>(pair) + 1);
     const std::span<const int32_t> words(reference.begin() + 1, reference.end() - 1);
     scores.references.push_back(text_of(target, words));
   }
+  scores.pairs = static_cast<int64_t>(sources.size());
   DecodeConfig decode = options.decode;
   decode.nbest = 1;
-  ProgressLine progress("Held-out translations", sources.size(), ProgressLine::Unit::kCount);
-  const auto decoded = decode_all(model, sources, target_tokens(target), decode, options.batch_tokens, 0,
-                                  [&](size_t done) { progress.set(done); });
-  BleuCounts words;
-  ChrfCounts characters;
+  std::optional<ProgressLine> progress;  // of one process, for all
+  if (rank == 0) progress.emplace("Held-out translations", sources.size(), ProgressLine::Unit::kCount);
+  const auto decoded =
+      decode_all(model, sources, target_tokens(target), decode, options.batch_tokens, 0, [&](size_t done) {
+        if (progress) progress->set(done);
+      });
   for (size_t i = 0; i < decoded.size(); ++i) {
     const std::string text = decoded[i].empty() ? "" : text_of(target, decoded[i].front().ids);
-    words.add(bleu_counts(text, scores.references[i], bleu));
-    characters.add(chrf_counts(text, scores.references[i], bleu.lowercase));
+    scores.counts.words.add(bleu_counts(text, scores.references[i], bleu));
+    scores.counts.characters.add(chrf_counts(text, scores.references[i], bleu.lowercase));
     scores.translations.push_back(text);
   }
-  scores.bleu = corpus_bleu(words).score, scores.chrf = chrf(characters);
+  scores.bleu = corpus_bleu(scores.counts.words).score, scores.chrf = chrf(scores.counts.characters);
   return scores;
 }
 

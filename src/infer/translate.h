@@ -14,6 +14,7 @@
 #include "infer/beam.h"
 #include "model/families/seq2seq/seq2seq.h"
 #include "score/bleu.h"
+#include "score/chrf.h"
 #include "train/run/run_tokenizer.h"
 #include "train/run/saved_model.h"
 #include "train/settings/recipe.h"
@@ -63,14 +64,27 @@ std::vector<std::vector<TextTranslation>> translate(Seq2Seq& model, const PairTo
                                                     std::span<const std::string> lines,
                                                     const TranslateOptions& options);
 
+/// What BLEU and chrF are made of. Those of processes that share sentences add up to those of all: as plain
+/// numbers they are what SplitMeasure wants.
+struct TranslationCounts {
+  BleuCounts words{};
+  ChrfCounts characters{};
+
+  std::vector<int64_t> numbers() const;
+  static TranslationCounts of(const std::vector<int64_t>& numbers);
+};
+
 /// BLEU and chrF of held-out pairs (documents 2i and 2i + 1), decoded as `options` say, the first `limit` of
-/// them (0: all). References are what the tokenizer makes of the tokens.
+/// them (0: all); of those, every `world`-th from `rank` on. References are what the tokenizer makes of the
+/// tokens.
 struct HeldOutScores {
   double bleu = 0, chrf = 0;
   int64_t pairs = 0;
   std::vector<std::string> translations{}, references{};
+  TranslationCounts counts{};
 };
 HeldOutScores held_out_scores(Seq2Seq& model, const Documents& pairs, const Tokenizer& target,
-                              const TranslateOptions& options, const BleuOptions& bleu, int64_t limit);
+                              const TranslateOptions& options, const BleuOptions& bleu, int64_t limit,
+                              int rank = 0, int world = 1);
 
 }  // namespace tightloop

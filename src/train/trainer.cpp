@@ -1,6 +1,5 @@
 #include "train/trainer.h"
 
-#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,16 +16,15 @@
 #include "core/version.h"
 #include "model/model_size.h"
 #include "ops/attention/attention_counter.h"
-#include "ops/fp8/fp8_linear.h"
 #include "train/engine/device_speed.h"
 #include "train/engine/precision.h"
-#include "train/report/metric_table.h"
 #include "train/report/sinks.h"
 #include "train/report/step_watch.h"
 #include "train/run/checkpoint.h"
 #include "train/run/run_length.h"
 #include "train/run/run_settings.h"
 #include "train/run/saved_model.h"
+#include "train/run/step_size.h"
 #include "train/settings/auto_sizes.h"
 #include "train/settings/memory_plan.h"
 
@@ -35,8 +33,6 @@ namespace tightloop {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr std::chrono::seconds kFlushWait{2};
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -70,8 +66,12 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
         "(TrainerOptions::resume_from), or choose another folder.",
         run_.root().string());
   require_best_by(recipe_);
-  if (!recipe_.model.translates())
-    resolve_accumulate(recipe_.train, recipe_.data.seq_len, processes_.world());
+  const int64_t row_tokens = recipe_.model.translates() ? 0 : recipe_.data.seq_len;
+  if (row_tokens > 0) {
+    const auto note = from ? fit_micro_batch(recipe_.train, row_tokens, processes_.world()) : std::string();
+    if (!note.empty() && processes_.main()) log::info("{}", note);
+    resolve_accumulate(recipe_.train, row_tokens, processes_.world());
+  }
   const auto& train = recipe_.train;
   use_threads(train.threads);
   recipe_.ops.apply();
@@ -89,6 +89,11 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
     done_ = from->step, consumed_ = samples_consumed(*from, run_, processes_);
     history_.go_on_from(*from);
   }
+  const StepSize step_size{step_samples(), processes_.world()};
+  if (const auto note = step_size_note(StepSize::of(history_.metadata()), step_size, row_tokens);
+      !note.empty() && processes_.main())
+    log::warn("{}", note);
+  history_.metadata()["batch"] = step_size.to_json();
   if (chooses_lr_)
     recipe_.train.lr =
         choose_finetune_lr(static_cast<double>(model_size(task_->config()).total), recipe_.lora.on());
@@ -113,7 +118,7 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
     log::info("The optimizer's moments are those of {}.", train.init_from);
   }
   task_->move_to(target, dtype);
-  evaluator_ = std::make_unique<Evaluator>(*task_, device_);
+  evaluator_ = std::make_unique<Evaluator>(*task_, device_, processes_);
   staging_ = std::make_unique<StepStaging>(*task_, recipe_, *optimizer_, processes_,
                                            recipe_.data.pin_memory && device_.is_cuda());
   const ModelConfig& model = task_->config();
@@ -387,81 +392,6 @@ TrainResult Trainer::train() {
   result.seconds = seconds_since(started);
   if (metrics_) result.losses = metrics_->finish();
   return result;
-}
-
-Trainer::Next Trainer::evaluate(int64_t step, TrainResult& result) {
-  engine_->syncs().count("evaluate");
-  history_.wait();
-  optimizer_->refresh_weights();
-  enum { kNext, kMeasured, kLoss, kSize };
-  const at::Tensor decision = at::zeros({kSize}, at::kDouble);
-  auto* said = decision.mutable_data_ptr<double>();
-  if (processes_.main()) {
-    const auto found = measure(step);
-    const auto loss = found ? std::optional(found->front().second) : std::nullopt;
-    said[kMeasured] = loss.has_value(), said[kLoss] = loss.value_or(0);
-    const bool could_stay = !recipe_.train.keep_best || history_.on_disk() == step;
-    if (loss && std::isfinite(*loss) && could_stay) history_.keep_evaluation(step, *found);
-    if (!interrupted()) sample(step);
-    const bool early = loss && history_.patience_is_over();
-    said[kNext] = static_cast<double>(interrupted() ? Next::kInterrupted
-                                      : early       ? Next::kStopEarly
-                                                    : Next::kGoOn);
-  }
-  processes_.broadcast(decision);
-  if (said[kMeasured] != 0) {
-    result.held_out_loss = said[kLoss];
-    guard_->divergence().evaluated(step, said[kLoss]);
-    if (history_.removal_is_due() && history_.saved() == step) history_.remove_old();
-  }
-  const auto next = static_cast<Next>(said[kNext]);
-  if (next == Next::kStopEarly && processes_.main()) log::info("Stopping: {}.", history_.best().text());
-  return next;
-}
-
-std::optional<Task::Evaluation> Trainer::measure(int64_t step) {
-  const auto values = evaluator_->measure(step);
-  if (!values) return {};
-  log_values(step, *values);
-  return values;
-}
-
-void Trainer::log_values(int64_t step, const Task::Evaluation& values) {
-  nlohmann::json line{{"global_step", step}};
-  std::string text;
-  for (const auto& [name, value] : values) {
-    line[name] = value;
-    text += (text.empty() ? "" : ", ") + evaluation_text(name, value);
-  }
-  metrics_->line(line);
-  metrics_->flush(
-      kFlushWait);  // a kill must not find a checkpoint that counts as evaluated, and no such line
-  log::info("step {}: {}", step, text);
-}
-
-void Trainer::measure_suite(int64_t step) {
-  engine_->syncs().count("suite");
-  history_.wait();
-  optimizer_->refresh_weights();
-  if (const auto values = processes_.main() ? evaluator_->measure_suite(step) : std::nullopt)
-    log_values(step, *values);
-  processes_.barrier();
-}
-
-void Trainer::sample(int64_t step) {
-  if (!sampler_ || !samples_) return;
-  const ops::WithoutFp8 as_exported;
-  try {
-    task_->refresh_weights();
-    const auto samples = sampler_();
-    if (samples.empty() || interrupted()) return;
-    for (auto& line : samples_->add(step, samples)) metrics_->sample(std::move(line));
-    log::info("step {}, a sample: {}", step, sample_text(samples.front()));
-  } catch (const std::exception& error) {
-    if (interrupted()) return;
-    log::warn("step {}: there are no samples, training goes on: {}", step, first_line(error.what()));
-    device_.empty_cache();
-  }
 }
 
 void Trainer::save(int64_t step, bool last, bool passing) {

@@ -60,8 +60,10 @@ class Trainer {
   /// save before the last.
   TrainResult run();
 
-  /// Adds to what is measured on held-out data, by those who know more: how well a model translates, say. Of
-  /// several processes the main one is asked.
+  /// Adds to what is measured on held-out data, by those who know more: how well a model translates, say. All
+  /// processes say so, or none.
+  void also_evaluate(SplitMeasure split) { evaluator_->also(std::move(split)); }
+  /// The same of what is not split: of several processes the main one is asked.
   void also_evaluate(std::function<Task::Evaluation()> more) { evaluator_->also(std::move(more)); }
 
   /// Measures the model by the tasks of eval.suite, every eval.suite_steps and at the end: into the metrics
@@ -119,10 +121,8 @@ class Trainer {
   void note_start();
   /// What a run does after an evaluation.
   enum class Next { kGoOn, kStopEarly, kInterrupted };
-  /// One process measures, all do what it says.
+  /// All processes measure, and do what the main one then says.
   Next evaluate(int64_t step, TrainResult& result);
-  /// What is measured on held-out data, logged; nothing where the loss could not be had.
-  std::optional<Task::Evaluation> measure(int64_t step);
   /// Numbers of a step, into the metrics and the log.
   void log_values(int64_t step, const Task::Evaluation& values);
   /// Logs what the model makes of a suite of tasks.

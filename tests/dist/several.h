@@ -106,16 +106,20 @@ inline std::vector<Child> start_children(const TempFolder& folder, int world, En
   return children;
 }
 
-/// Runs the test in `world` processes, which all must pass.
-inline void expect_success(int world, const Environment& environment = {}) {
-  TempFolder folder;
+/// Runs the test in `world` processes, which all must pass, and may leave things in the folder.
+inline void expect_success(const TempFolder& folder, int world, const Environment& environment = {},
+                           std::chrono::seconds limit = std::chrono::seconds(60)) {
   auto children = start_children(folder, world, environment);
   for (int rank = 0; rank < world; ++rank) {
     auto& child = children[static_cast<size_t>(rank)];
-    const auto code = child.wait(std::chrono::seconds(60));
+    const auto code = child.wait(limit);
     EXPECT_TRUE(code == 0) << "rank " << rank << " ended with " << code.value_or(-1) << ":\n"
                            << child.output();
   }
+}
+
+inline void expect_success(int world, const Environment& environment = {}) {
+  expect_success(TempFolder(), world, environment);
 }
 
 /// One of two processes is sent a signal while the other is in the middle of things; that one's last words.

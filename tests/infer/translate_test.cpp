@@ -128,7 +128,22 @@ TEST(Translate, HeldOutPairsAreScored) {
   EXPECT_NEAR(scores.chrf, 100, 1e-9);
   add("the cat"), add("trees trees trees trees trees");
   EXPECT_EQ(held_out_scores(*loaded.model, pairs, tokenizer, options, {}, 2).pairs, 2);
-  EXPECT_LT(held_out_scores(*loaded.model, pairs, tokenizer, options, {}, 0).chrf, 100);
+  const auto whole = held_out_scores(*loaded.model, pairs, tokenizer, options, {}, 0);
+  EXPECT_LT(whole.chrf, 100);
+  // Shares of several processes, one of which has none.
+  for (const int world : {2, 4}) {
+    std::vector<int64_t> sum(whole.counts.numbers().size());
+    int64_t shared = 0;
+    for (int rank = 0; rank < world; ++rank) {
+      const auto share = held_out_scores(*loaded.model, pairs, tokenizer, options, {}, 0, rank, world);
+      std::ranges::transform(sum, share.counts.numbers(), sum.begin(), std::plus());
+      shared += share.pairs;
+    }
+    EXPECT_EQ(shared, 3);
+    EXPECT_EQ(sum, whole.counts.numbers());
+    EXPECT_EQ(chrf(TranslationCounts::of(sum).characters), whole.chrf);
+    EXPECT_EQ(corpus_bleu(TranslationCounts::of(sum).words).score, whole.bleu);
+  }
 }
 
 TEST(PairTokenizers, AreTrainedOncePerSideOrTogether) {

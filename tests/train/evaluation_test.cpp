@@ -1,6 +1,9 @@
+#include <ATen/ops/full.h>
+#include <fmt/format.h>
 #include <signal.h>
 
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "core/files.h"
@@ -213,6 +216,185 @@ TEST(SeveralProcesses, PatienceIsTheMainProcessesDecision) {
   const auto result = Trainer(recipe, run, {.processes = &processes}).run();
   EXPECT_TRUE(result.stopped_early);
   EXPECT_EQ(result.step, 8);
+}
+
+/// The line of the only evaluation in a run.
+nlohmann::json evaluation_of(const RunFolder& run) {
+  std::ifstream text(run.metrics());
+  for (std::string line; std::getline(text, line);)
+    if (auto json = nlohmann::json::parse(line); json.contains("eval/loss")) {
+      json.erase("time");
+      return json;
+    }
+  return {};
+}
+
+TEST(SeveralProcesses, AHeldOutLossHasTheSameBitsInAnyNumberOfThem) {
+  struct Data {
+    const char* name;
+    std::function<void(Recipe&)> change;
+  };
+  const std::vector<Data> all{
+      {"all", [](Recipe& recipe) { recipe.train.eval_batches = 0; }},
+      {"five", [](Recipe& recipe) { recipe.train.eval_batches = 5; }},
+      {"fewer than processes", [](Recipe& recipe) { recipe.train.eval_batches = 2; }},
+      {"packed",
+       [](Recipe& recipe) {
+         recipe.data.loss_after = "", recipe.data.rows = RowKind::kPack, recipe.data.seq_len = 40;
+         recipe.train.eval_batches = 0;
+       }},
+      {"pairs",
+       [](Recipe& recipe) {
+         recipe.data = {};
+         recipe.data.source = DataSource::kToyPairs, recipe.data.seq_len = 32, recipe.data.batch_tokens = 64;
+         recipe.tokenizer.type = TokenizerType::kUnigram, recipe.tokenizer.vocab_size = 120;
+         recipe.model.family = "seq2seq";
+       }},
+  };
+  if (in_child()) {
+    const fs::path folder = std::getenv("TIGHTLOOP_TEST_FOLDER");
+    Processes processes;
+    for (const auto& data : all) {
+      auto recipe = small_recipe();
+      recipe.train.steps = 1, recipe.train.micro_batch = 3, recipe.train.lr = 0;  // as the weights were made
+      data.change(recipe);
+      const auto path = folder / fmt::format("{} {}", data.name, processes.world());
+      Trainer trainer(recipe, processes.main() ? RunFolder::create(path, false) : RunFolder(path),
+                      {.processes = &processes});
+      const auto result = trainer.run();
+      ASSERT_TRUE(result.held_out_loss) << data.name;
+      write_file_whole(folder / fmt::format("{} {} {}", data.name, processes.world(), processes.rank()),
+                       fmt::format("{:a}", *result.held_out_loss));
+    }
+    return;
+  }
+  const TempFolder folder;
+  for (const int world : {1, 2, 4}) expect_success(folder, world);
+  if (HasFailure()) return;
+  for (const auto& data : all) {
+    const auto wanted = evaluation_of(RunFolder(folder / fmt::format("{} 1", data.name)));
+    ASSERT_TRUE(wanted.contains("eval/accuracy")) << data.name;
+    EXPECT_EQ(wanted.contains("eval/bits_per_byte"), std::string(data.name) != "pairs");
+    for (const int world : {2, 4}) {
+      EXPECT_EQ(evaluation_of(RunFolder(folder / fmt::format("{} {}", data.name, world))), wanted)
+          << data.name;
+      for (int rank = 0; rank < world; ++rank)
+        EXPECT_EQ(read_file(folder / fmt::format("{} {} {}", data.name, world, rank)),
+                  read_file(folder / fmt::format("{} 1 0", data.name)))
+            << data.name << ", all know it";
+    }
+  }
+}
+
+TEST(SeveralProcesses, WhatIsSplitIsAddedUpUnlessAShareFails) {
+  if (!in_child()) return expect_success(3);
+  const fs::path folder = std::getenv("TIGHTLOOP_TEST_FOLDER");
+  auto recipe = small_recipe();
+  recipe.train.steps = 2, recipe.train.micro_batch = 4;
+  Processes processes;
+  for (const int failing : {-1, 0, 2}) {
+    const auto path = folder / std::to_string(failing);
+    const RunFolder run = processes.main() ? RunFolder::create(path, false) : RunFolder(path);
+    Trainer trainer(recipe, run, {.processes = &processes});
+    trainer.also_evaluate(SplitMeasure{.count = [&](int rank, int world) -> std::vector<int64_t> {
+                                         if (rank == failing) planted_failure();
+                                         return {rank + 1, world};
+                                       },
+                                       .values = [](const std::vector<int64_t>& counts) -> Task::Evaluation {
+                                         return {{"eval/bleu", counts.at(0)}, {"eval/chrf", counts.at(1)}};
+                                       }});
+    const auto result = trainer.run();
+    EXPECT_EQ(result.step, 2);
+    EXPECT_TRUE(result.held_out_loss);
+    if (!processes.main()) continue;
+    const auto found = evaluation_of(run);
+    EXPECT_EQ(found.contains("eval/bleu"), failing < 0) << found;
+    if (failing < 0) {
+      EXPECT_EQ(found.at("eval/bleu"), 1 + 2 + 3);
+      EXPECT_EQ(found.at("eval/chrf"), 3 * 3);
+    }
+  }
+}
+
+// Its peers have nothing from it and must not wait for it.
+TEST(SeveralProcesses, ASignalToOneThatEvaluatesStopsAllAndTheEvaluationIsOwed) {
+  if (!in_child()) return expect_success(3);
+  const fs::path folder = std::getenv("TIGHTLOOP_TEST_FOLDER");
+  catch_interrupts();
+  auto recipe = small_recipe();
+  recipe.train.steps = 4, recipe.train.micro_batch = 4, recipe.train.eval_steps = 2;
+  Processes processes;
+  const RunFolder run =
+      processes.main() ? RunFolder::create(folder / "run", false) : RunFolder(folder / "run");
+  Trainer trainer(recipe, run, {.processes = &processes});
+  trainer.also_evaluate(SplitMeasure{.count = [](int rank, int) -> std::vector<int64_t> {
+                                       if (rank == 2) ::raise(SIGTERM);
+                                       throw_if_interrupted();
+                                       return {1};
+                                     },
+                                     .values = [](const auto&) { return Task::Evaluation(); }});
+  const auto result = trainer.run();
+  EXPECT_TRUE(result.interrupted);
+  EXPECT_EQ(result.step, 2);
+  EXPECT_FALSE(result.held_out_loss);
+  if (!processes.main()) return;  // which has saved
+  EXPECT_EQ(checkpoint_steps(run.checkpoints()), (std::vector<int64_t>{2}));
+  EXPECT_NE(load_checkpoint(run.checkpoints()).metadata.value("evaluated", 0), 2);
+}
+
+/// A task that has nothing but an evaluation.
+class EvaluatedTask : public Task {
+ public:
+  explicit EvaluatedTask(int failing) : failing_(failing) {}
+  HeldOutSums evaluate(int rank, int world) override {
+    if (rank == failing_) throw std::runtime_error("planted");
+    HeldOutSums sums(6, at::kCPU);
+    for (int64_t batch = rank; batch < 6; batch += world)
+      sums.add(batch, at::full({}, 0.1 * static_cast<double>(batch + 1), at::kDouble),
+               at::full({}, 2, at::kLong), 4, 0);
+    return sums;
+  }
+  std::string why_no_evaluation() const override { return {}; }
+
+  const ModelConfig& config() const override { return config_; }
+  Parameters& trained() override { throw std::logic_error("not for this test"); }
+  void move_to(at::Device, at::ScalarType) override {}
+  const std::vector<std::string>& sources() const override { return sources_; }
+  std::string description() const override { return {}; }
+  int64_t positions() const override { return 0; }
+  int64_t samples() const override { return 0; }
+  uint64_t epoch_samples() override { return 0; }
+  void open(int64_t, int64_t, int, int) override {}
+  Staged next(bool) override { return {}; }
+  Staged again(int64_t) override { return {}; }
+  std::vector<std::string> origins(int64_t) const override { return {}; }
+  double waited() const override { return 0; }
+  QueueDepth depth() const override { return {}; }
+  BatchLoss loss(const std::vector<at::Tensor>&, const at::Tensor&, bool) override { return {}; }
+  double flops_per_token() const override { return 0; }
+
+ private:
+  int failing_;
+  ModelConfig config_;
+  std::vector<std::string> sources_;
+};
+
+TEST(SeveralProcesses, ALossThatOneCannotMeasureIsMissingInAll) {
+  if (!in_child()) return expect_success(3);
+  Processes processes;
+  for (const int failing : {0, 2, -1}) {
+    EvaluatedTask task(failing);
+    Evaluator evaluator(task, device("cpu"), processes);
+    evaluator.check();
+    const auto found = evaluator.measure(7);
+    EXPECT_FALSE(found.interrupted);
+    ASSERT_EQ(found.values.has_value(), failing < 0);
+    if (failing >= 0) continue;
+    double sum = 0;
+    for (int64_t batch = 0; batch < 6; ++batch) sum += 0.1 * static_cast<double>(batch + 1);
+    EXPECT_EQ(found.values->at(0).second, sum / 24) << "added up in the order of batches";
+    EXPECT_EQ(found.values->at(1).second, 0.5);
+  }
 }
 
 }  // namespace

@@ -89,13 +89,19 @@ void evaluate_translations(Trainer& trainer) {
   const auto held_out = trainer.task().held_out_pairs();
   const auto& train = trainer.recipe().train;
   if (!held_out || train.eval_translations == 0) return;
-  trainer.also_evaluate([held_out, &train]() -> Task::Evaluation {
-    TranslateOptions how;
-    how.decode.beam = 1;  // the final word is 'tightloop eval' or 'translate', with a beam
-    const auto scores = held_out_scores(held_out->model, held_out->pairs, held_out->target, how,
-                                        {.tokens = train.bleu_tokenize}, train.eval_translations);
-    return {{"eval/bleu", scores.bleu}, {"eval/chrf", scores.chrf}};
-  });
+  trainer.also_evaluate(SplitMeasure{
+      .count =
+          [held_out, &train](int rank, int world) {
+            TranslateOptions how;
+            how.decode.beam = 1;  // the final word is 'tightloop eval' or 'translate', with a beam
+            return held_out_scores(held_out->model, held_out->pairs, held_out->target, how,
+                                   {.tokens = train.bleu_tokenize}, train.eval_translations, rank, world)
+                .counts.numbers();
+          },
+      .values = [](const std::vector<int64_t>& numbers) -> Task::Evaluation {
+        const auto counts = TranslationCounts::of(numbers);
+        return {{"eval/bleu", corpus_bleu(counts.words).score}, {"eval/chrf", chrf(counts.characters)}};
+      }});
 }
 
 /// The folder of the run that --resume names.

@@ -65,6 +65,9 @@ class Loader {
     return first_row_ +
            static_cast<uint64_t>((index - options_.first_batch) * options_.world * options_.rows);
   }
+  int64_t world() const { return options_.world; }
+  /// Which of all processes' micro-batches `index` is here.
+  int64_t part(int64_t index) const { return index * options_.world + options_.rank; }
   const RowPlan& plan() const { return *plan_; }
   int64_t row_length() const { return plan_->length(); }
   /// Seconds that callers of next() have waited, and that the threads had nothing to do.

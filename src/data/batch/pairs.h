@@ -85,6 +85,9 @@ class PairLoader {
   uint64_t batches_before(int64_t index) const {
     return first_global_ + static_cast<uint64_t>((index - options_.first_batch) * options_.world);
   }
+  int64_t world() const { return options_.world; }
+  /// As of Loader.
+  int64_t part(int64_t index) const { return index * options_.world + options_.rank; }
   const PairPlan& plan() const { return plan_; }
   double wait_seconds() const { return prefetcher_->wait_seconds(); }
   double idle_seconds() const { return prefetcher_->idle_seconds(); }

@@ -225,13 +225,12 @@ std::string LanguageTask::why_no_evaluation() const {
       dataset_.val->tokens(), dataset_.val->size());
 }
 
-Task::Evaluation LanguageTask::evaluate() {
+HeldOutSums LanguageTask::evaluate(int rank, int world) {
   refresh_weights();
-  Loader loader(dataset_.val, held_out_loading());
-  const HeldOutLoss loss = held_out_loss(*model_, loader, recipe_.train.eval_batches);
-  Evaluation values{{"eval/loss", loss.mean()}, {"eval/accuracy", loss.accuracy()}};
-  if (loss.bytes > 0) values.emplace_back("eval/bits_per_byte", loss.bits_per_byte());
-  return values;
+  LoaderOptions options = held_out_loading();
+  options.rank = rank, options.world = world;
+  Loader loader(dataset_.val, options);
+  return held_out_sums(*model_, loader, recipe_.train.eval_batches);
 }
 
 void LanguageTask::refresh_weights() {

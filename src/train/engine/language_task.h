@@ -43,7 +43,7 @@ class LanguageTask : public Task {
 
   BatchLoss loss(const std::vector<at::Tensor>& parts, const at::Tensor& scale, bool metrics) override;
   std::string why_no_evaluation() const override;
-  Evaluation evaluate() override;
+  HeldOutSums evaluate(int rank, int world) override;
   void refresh_weights() override;
   double flops_per_token() const override;
 

@@ -1,19 +1,18 @@
 #include "train/engine/loss.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <optional>
 
-#include "core/error.h"
 #include "core/interrupt.h"
 #include "core/terminal/progress_line.h"
 #include "ops/config.h"
 #include "ops/fp8/fp8_linear.h"
 #include "ops/linear.h"
 #include "ops/loss/fused_head.h"
+#include "train/engine/held_out_sums.h"
 
 namespace tightloop {
 
@@ -57,28 +56,28 @@ BatchLoss loss_of(LanguageModel& model, const DeviceBatch& batch, const LossSetu
   return result;
 }
 
-HeldOutLoss held_out_loss(LanguageModel& model, Loader& loader, int64_t limit) {
+HeldOutSums held_out_sums(LanguageModel& model, Loader& loader, int64_t limit) {
   c10::NoGradGuard no_grad;
-  HeldOutLoss total;
-  const auto sum = at::zeros({}, at::TensorOptions(at::kDouble).device(model.device()));
-  const auto correct = at::zeros({}, at::TensorOptions(at::kLong).device(model.device()));
-  const int64_t batches = limit > 0 ? std::min(limit, loader.batches()) : loader.batches();
-  ProgressLine progress("Held-out data, batches", static_cast<uint64_t>(batches), ProgressLine::Unit::kCount);
-  for (int64_t taken = 0; limit == 0 || taken < limit; ++taken) {
-    progress.set(static_cast<uint64_t>(taken));
+  const int64_t all = loader.batches() * loader.world(), batches = limit > 0 ? std::min(limit, all) : all;
+  HeldOutSums sums(batches, model.device());
+  std::optional<ProgressLine> progress;  // of one process, for all
+  if (loader.part(0) == 0)
+    progress.emplace("Held-out data, batches", static_cast<uint64_t>(batches), ProgressLine::Unit::kCount);
+  while (const Batch* batch = loader.try_next()) {
+    const int64_t part = loader.part(batch->index);
+    if (part >= batches) break;
     throw_if_interrupted();
-    const Batch* batch = loader.try_next();
-    if (!batch) break;
+    if (progress) progress->set(static_cast<uint64_t>(part));
     check_ids(*batch, model.config().vocab_size);
+    if (batch->supervised == 0) continue;
     const auto loss = loss_of(model, to_device(*batch, model.device()), {.correct = true});
-    sum.add_(loss.sum);
-    correct.add_(loss.correct.logical_and(loss.counted).sum());
-    total.tokens += batch->supervised, total.bytes += batch->bytes;
+    sums.add(part, loss.sum, loss.correct.logical_and(loss.counted).sum(), batch->supervised, batch->bytes);
   }
-  if (total.tokens == 0)
-    throw data_error("none of the held-out tokens is to be learned: the loss mask is all zero.");
-  total.sum = sum.item<double>(), total.correct = correct.item<int64_t>();
-  return total;
+  return sums;
+}
+
+HeldOutLoss held_out_loss(LanguageModel& model, Loader& loader, int64_t limit) {
+  return held_out_sums(model, loader, limit).total();
 }
 
 }  // namespace tightloop

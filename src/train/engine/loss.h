@@ -49,7 +49,12 @@ struct HeldOutLoss {
   double accuracy() const { return tokens ? static_cast<double>(correct) / static_cast<double>(tokens) : 0; }
 };
 
-/// One pass in order over the loader's batches, at most `limit` of them (0: all).
+class HeldOutSums;
+
+/// One pass in order over the loader's batches, at most the first `limit` of all processes together (0: all).
+/// A loader that is one of several gives the sums of its own.
+HeldOutSums held_out_sums(LanguageModel& model, Loader& loader, int64_t limit);
+/// The same, added up.
 HeldOutLoss held_out_loss(LanguageModel& model, Loader& loader, int64_t limit);
 
 }  // namespace tightloop

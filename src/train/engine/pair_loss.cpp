@@ -2,7 +2,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/embedding.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include <cmath>
@@ -15,6 +14,7 @@
 #include "ops/fp8/fp8_linear.h"
 #include "ops/linear.h"
 #include "ops/loss/fused_head.h"
+#include "train/engine/held_out_sums.h"
 
 namespace tightloop {
 
@@ -69,24 +69,26 @@ ops::LossSum pair_loss(Seq2Seq& model, const DevicePairs& batch, const PairLossS
   return smoothed_loss(hidden.flatten(0, 1), model.head().weight_VD, batch.targets_BT.flatten(), setup);
 }
 
-HeldOutLoss held_out_loss(Seq2Seq& model, PairLoader& loader) {
+HeldOutSums held_out_sums(Seq2Seq& model, PairLoader& loader) {
   c10::NoGradGuard no_grad;
-  HeldOutLoss total;
-  const auto sum = at::zeros({}, at::TensorOptions(at::kDouble).device(model.device()));
-  const auto correct = at::zeros({}, at::TensorOptions(at::kLong).device(model.device()));
-  ProgressLine progress("Held-out data, batches", static_cast<uint64_t>(loader.batches()),
-                        ProgressLine::Unit::kCount);
+  const int64_t batches = loader.batches() * loader.world();
+  HeldOutSums sums(batches, model.device());
+  std::optional<ProgressLine> progress;  // of one process, for all
+  if (loader.part(0) == 0)
+    progress.emplace("Held-out data, batches", static_cast<uint64_t>(batches), ProgressLine::Unit::kCount);
   while (const PairBatch* batch = loader.try_next()) {
     throw_if_interrupted();
-    progress.add(1);
+    const int64_t part = loader.part(batch->index);
+    if (progress) progress->set(static_cast<uint64_t>(part));
+    if (batch->supervised == 0) continue;  // none left for this process
     const DevicePairs pairs = to_device(*batch, model.device());
     const auto loss = pair_loss(model, pairs, {.correct = true});
-    sum.add_(loss.sum);
-    correct.add_(loss.correct.logical_and(pairs.targets_BT.flatten() != ops::kIgnoreIndex).sum());
-    total.tokens += batch->supervised;
+    sums.add(part, loss.sum, loss.correct.logical_and(pairs.targets_BT.flatten() != ops::kIgnoreIndex).sum(),
+             batch->supervised, /*bytes=*/0);
   }
-  total.sum = sum.item<double>(), total.correct = correct.item<int64_t>();
-  return total;
+  return sums;
 }
+
+HeldOutLoss held_out_loss(Seq2Seq& model, PairLoader& loader) { return held_out_sums(model, loader).total(); }
 
 }  // namespace tightloop

@@ -29,7 +29,8 @@ struct PairLossSetup {
 /// The loss summed over the targets' tokens, and their count. Nothing is read back.
 ops::LossSum pair_loss(Seq2Seq& model, const DevicePairs& batch, const PairLossSetup& setup = {});
 
-/// One pass in order over the loader's batches.
+/// One pass in order over the loader's batches; see loss.h.
+HeldOutSums held_out_sums(Seq2Seq& model, PairLoader& loader);
 HeldOutLoss held_out_loss(Seq2Seq& model, PairLoader& loader);
 
 /// The loss of logits = hidden weight^T; hidden (N, D), weight (V, D), targets int64 (N). With

@@ -12,6 +12,7 @@
 #include "model/files/safetensors.h"
 #include "model/model_config.h"
 #include "model/parts/parameters.h"
+#include "train/engine/held_out_sums.h"
 #include "train/engine/loss.h"
 #include "train/engine/staging.h"
 #include "train/run/run_folder.h"
@@ -78,8 +79,8 @@ class Task {
   /// Why evaluate() would fail, as a sentence with the numbers; empty where it will not. For the start of a
   /// run, when there is time to do something about it.
   virtual std::string why_no_evaluation() const = 0;
-  /// On held-out data.
-  virtual Evaluation evaluate() = 0;
+  /// On held-out data: one process's share of the batches.
+  virtual HeldOutSums evaluate(int rank, int world) = 0;
   /// To be called before the model is used for anything but loss().
   virtual void refresh_weights() {}
   /// Forward and backward of one token.

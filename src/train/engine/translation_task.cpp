@@ -135,10 +135,11 @@ std::string TranslationTask::why_no_evaluation() const {
   }
 }
 
-Task::Evaluation TranslationTask::evaluate() {
-  PairLoader loader(dataset_.val, held_out_loading());
-  const HeldOutLoss loss = held_out_loss(*model_, loader);
-  return {{"eval/loss", loss.mean()}, {"eval/accuracy", loss.accuracy()}};
+HeldOutSums TranslationTask::evaluate(int rank, int world) {
+  PairOptions options = held_out_loading();
+  options.rank = rank, options.world = world;
+  PairLoader loader(dataset_.val, options);
+  return held_out_sums(*model_, loader);
 }
 
 std::optional<HeldOutPairs> TranslationTask::held_out_pairs() {

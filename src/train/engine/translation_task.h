@@ -39,8 +39,8 @@ class TranslationTask : public Task {
 
   BatchLoss loss(const std::vector<at::Tensor>& parts, const at::Tensor& scale, bool metrics) override;
   std::string why_no_evaluation() const override;
-  /// The loss without smoothing, over all held-out pairs.
-  Evaluation evaluate() override;
+  /// The loss without smoothing, over held-out pairs.
+  HeldOutSums evaluate(int rank, int world) override;
   double flops_per_token() const override;
   std::optional<HeldOutPairs> held_out_pairs() override;
 

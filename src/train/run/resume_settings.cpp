@@ -22,6 +22,8 @@ const std::set<std::string>& settings_that_may_change() {
       "train.empty_cache_steps", "train.copy_stream", "train.copy_ahead", "train.pools", "train.set_to_none",
       "train.time_parts", "train.debug_syncs", "train.loss_scale", "train.loss_scale_growth_steps",
       "train.loss_extract_interval", "ops.plain",
+      // Whose work it is.
+      "dist.shard", "dist.reduce", "dist.overlap", "dist.bucket_mb", "dist.backend",
       // What is learned by the same weights: rates, schedule, regularization.
       "model.dropout", "model.balance_coef", "train.steps", "train.epochs", "train.loss_norm",
       "train.label_smoothing", "train.smoothing", "train.z_loss", "train.lr", "train.schedule",
