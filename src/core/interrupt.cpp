@@ -21,14 +21,15 @@ constexpr struct {
 } kSignals[] = {{SIGINT, "Ctrl-C (SIGINT)"},
                 {SIGTERM, "SIGTERM"},
                 {SIGHUP, "SIGHUP (the terminal or its connection is gone)"},
-                {SIGUSR1, "SIGUSR1"},
                 {SIGQUIT, "SIGQUIT"}};
 
 std::atomic<int> signalled = 0;  // its number; asked by every thread
 std::atomic<std::chrono::steady_clock::time_point> first_at;
 std::atomic<int> ends_program = 0;
+std::atomic<bool> save_requested = false;
 thread_local int holds = 0;  // InterruptsHeld
-static_assert(decltype(first_at)::is_always_lock_free && decltype(signalled)::is_always_lock_free,
+static_assert(decltype(first_at)::is_always_lock_free && decltype(signalled)::is_always_lock_free &&
+                  decltype(save_requested)::is_always_lock_free,
               "a handler may not wait for a lock");
 
 void on_signal(int number) {
@@ -39,6 +40,8 @@ void on_signal(int number) {
   first_at = now;
   signalled = number;
 }
+
+void on_save_request(int) { save_requested = true; }
 
 }  // namespace
 
@@ -51,10 +54,14 @@ void catch_interrupts() {
         signal.number == SIGHUP && ::sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;
     if (!by_nohup) ::sigaction(signal.number, &action, nullptr);
   }
+  action.sa_handler = on_save_request;
+  ::sigaction(SIGUSR1, &action, nullptr);
   for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);
 }
 
 bool interrupted() { return signalled != 0; }
+
+bool take_save_request() { return save_requested.exchange(false); }
 
 InterruptsHeld::InterruptsHeld() { ++holds; }
 InterruptsHeld::~InterruptsHeld() { --holds; }

@@ -1,10 +1,10 @@
 #include "dist/process_group.h"
 
-#include <cstdlib>
-#include <sstream>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "core/error.h"
+#include "dist/interfaces.h"
+#include "dist/launcher.h"
 
 namespace tightloop {
 
@@ -17,23 +17,18 @@ MakeGpuGroup& gpu_maker() {
   return maker;
 }
 
-bool is_loopback(const std::string& address) {
-  return address == "localhost" || address == "::1" || address.starts_with("127.");
-}
-
 }  // namespace
 
 ProcessGroup make_gloo_group(const Store& store, int rank, int world, const std::string& address,
                              std::chrono::milliseconds start) {
   auto options = Gloo::Options::create(start);
-  const char* interfaces = std::getenv("GLOO_SOCKET_IFNAME");
-  if (interfaces && *interfaces) {
-    std::istringstream names(interfaces);
-    for (std::string name; std::getline(names, name, ',');)
+  if (const auto named = variable("GLOO_SOCKET_IFNAME"); !named.empty()) {
+    for (auto& name : gloo_interfaces(named, interfaces()))
       options->devices.push_back(Gloo::createDeviceForInterface(name));
   } else {
-    options->devices.push_back(is_loopback(address) ? Gloo::createDeviceForHostname("127.0.0.1")
-                                                    : Gloo::createDefaultDevice());
+    auto own = reachable_address(address);
+    options->devices.push_back(own.empty() ? Gloo::createDefaultDevice()
+                                           : Gloo::createDeviceForHostname(own));
   }
   auto group = c10::make_intrusive<Gloo>(store, rank, world, options);
   group->setTimeout(kPatience);

@@ -15,7 +15,7 @@ using ProcessGroup = c10::intrusive_ptr<c10d::Backend>;
 constexpr std::chrono::hours kPatience{24};
 
 /// Tensors in main memory. Connects to all peers, within `start`. $GLOO_SOCKET_IFNAME names the network
-/// interfaces to use; without it, the one of this machine's name (or of the loopback where `address` is).
+/// interfaces to use; without it, the one that leads to `address` (dist/interfaces.h).
 ProcessGroup make_gloo_group(const Store& store, int rank, int world, const std::string& address,
                              std::chrono::milliseconds start);
 

@@ -14,6 +14,7 @@
 
 #include "core/log.h"
 #include "core/terminal/terminal.h"
+#include "dist/interfaces.h"
 #include "dist/peers.h"
 
 namespace tightloop {
@@ -117,8 +118,9 @@ void copy_own(const at::Tensor& to, const at::Tensor& from) {
 
 Processes::Processes(const std::optional<Rendezvous>& rendezvous, const Timing& timing)
     : rendezvous_(rendezvous.value_or(Rendezvous{})) {
-  if (rendezvous_.world > 1 || rendezvous_.group_of_one)
-    peers_ = std::make_shared<Peers>(rendezvous_, timing);
+  if (rendezvous_.world == 1 && !rendezvous_.group_of_one) return;
+  check_interface_settings();  // before anybody waits for us
+  peers_ = std::make_shared<Peers>(rendezvous_, timing);
 }
 Processes::~Processes() = default;
 

@@ -50,7 +50,8 @@ class [[nodiscard]] Pending {
 };
 
 /// The processes that train together, each on its share of the rows. All of them make the same calls in the
-/// same order. Alone (launched without torchrun), every call leaves things as they are and costs nothing.
+/// same order. Alone (launched without torchrun, mpirun or srun), every call leaves things as they are and
+/// costs nothing.
 ///
 /// A peer may take its time; one that is dead ends every call, the one under way and those to come, within
 /// 10 seconds in an Error that says who it was. Calls on GPU tensors are different in that they do not wait:
@@ -75,6 +76,7 @@ class Processes {
   int rank() const { return rendezvous_.rank; }
   int world() const { return rendezvous_.world; }
   int local_rank() const { return rendezvous_.local_rank; }
+  const Rendezvous& rendezvous() const { return rendezvous_; }
   /// Whether tensors travel at all.
   bool several() const { return peers_ != nullptr; }
   /// Whether this is the one that writes files and talks.

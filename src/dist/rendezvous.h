@@ -15,10 +15,13 @@ struct Rendezvous {
   bool store_runs = false;  // the launcher itself serves the store; otherwise rank 0 does
   std::string attempt{};  // the launcher's run and how often it was restarted: such stores outlive processes
   bool group_of_one = false;  // for tests: one process too goes the way of several
+  std::string launcher{};     // for people: who started the processes
 };
 
-/// RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as torchrun sets them. Nothing where none of
-/// them is set; a usage error where some are missing or make no sense.
+/// RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as torchrun sets them; else what mpirun and
+/// srun set (dist/launcher.h), where MASTER_ADDR, MASTER_PORT and LOCAL_RANK count more than what follows
+/// from theirs. Nothing where nobody is said to be there; a usage error that names the variables where some
+/// are missing, contradict each other or make no sense.
 std::optional<Rendezvous> rendezvous_from_environment();
 
 }  // namespace tightloop

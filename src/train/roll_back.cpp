@@ -19,6 +19,7 @@ std::optional<Checkpoint> Trainer::newest_on_disk() {
       log::warn("There is no checkpoint to return to yet: the run goes on. See train.save_steps.");
     return {};
   }
+  if (share_) share_->send_checkpoint(to);
   std::optional<Checkpoint> checkpoint;
   try {
     checkpoint = load_checkpoint(run_.checkpoints(), to);

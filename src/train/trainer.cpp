@@ -56,6 +56,7 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
       chooses_lr_(recipe.train.lr < 0),
       run_(run),
       processes_(options.processes ? *options.processes : alone()),
+      share_(options.share),
       device_(training_device(recipe.train, processes_.world() > 1 ? processes_.local_rank() : -1)),
       history_(run, recipe_, processes_, device_),
       use_(device_, recipe_, processes_.world()) {
@@ -83,7 +84,8 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
     processes_.carry_gpu_through_host();
   device_.use_pools(train.pools);
   if (train.memory_limit > 0) device_.limit_memory(static_cast<int64_t>(train.memory_limit * (1 << 30)));
-  if (!processes_.main()) processes_.barrier();  // the main one makes the tokenizer and the index first
+  const auto hand_out = [&] { share_ ? share_->send_prepared() : processes_.barrier(); };
+  if (!processes_.main()) hand_out();  // the main one makes the tokenizer and the index first
   task_ = make_task(recipe_, run_, history_.metadata(), from);
   if (from) {
     done_ = from->step, consumed_ = samples_consumed(*from, run_, processes_);
@@ -101,7 +103,7 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
   if (processes_.main()) {
     history_.keep_origin(from);
     if (!from) write_settings(run_, recipe_);  // a run that resumes keeps its own until its first save
-    processes_.barrier();
+    hand_out();
   }
 
   const at::Device target(device_.name());
@@ -256,12 +258,6 @@ void Trainer::handle(const StepSums& sums) {
   if (metrics_) metrics_->interval(*report);
 }
 
-bool Trainer::stop_wanted(int64_t step) {
-  if (processes_.world() == 1) return interrupted();
-  // All must stop at the same step, and agreeing costs a round of messages.
-  return step % recipe_.train.loss_extract_interval == 0 && processes_.any(interrupted());
-}
-
 bool Trainer::evaluates_at(int64_t step) const {
   const auto& train = recipe_.train;
   return step == train.steps || (train.eval_steps > 0 && step % train.eval_steps == 0);
@@ -352,11 +348,12 @@ TrainResult Trainer::train() {
     if (step == first) ops::forget_attention_used();  // evaluations may take other kernels
     this->step(step);
     if (step == first && processes_.main()) announce_attention();
-    if (stop_wanted(step)) next = Next::kInterrupted;
+    const Asked asked = asked_at(step);
+    if (asked.stop) next = Next::kInterrupted;
     const bool evaluating = evaluates_at(step) && next == Next::kGoOn;
     const bool ending = step == last || next != Next::kGoOn;
     const bool saving_anyway = ending || saves_at(step);
-    const bool saving = saving_anyway || history_.save_is_due(step);
+    const bool saving = saving_anyway || asked.save || history_.save_is_due(step);
     if (step % train.logging_steps == 0 || ending) progress_->end_line();
     if (step % train.loss_extract_interval == 0 || buffer_->full() || saving || evaluating ||
         std::floor(start_.epoch) > std::floor(epoch))

@@ -25,6 +25,7 @@
 #include "train/run/checkpoint.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_history.h"
+#include "train/run/run_share.h"
 #include "train/settings/recipe.h"
 
 namespace tightloop {
@@ -44,6 +45,7 @@ struct TrainerOptions {
   /// new run, from fresh weights or those of train.init_from.
   std::optional<Checkpoint> resume_from{};
   Processes* processes = nullptr;  // those that train together; null: this one alone
+  RunShare* share = nullptr;       // their ways to the run's folder; null: all of them see it
 };
 
 /// One run, from its recipe to its last checkpoint.
@@ -110,7 +112,11 @@ class Trainer {
   /// In all processes the same one, or in none.
   std::optional<Checkpoint> newest_on_disk();
   std::unique_ptr<Progress> make_progress() const;
-  bool stop_wanted(int64_t step);
+  /// What signals to any of the processes ask for, as all of them agree after this step.
+  struct Asked {
+    bool stop = false, save = false;
+  };
+  Asked asked_at(int64_t step);
   bool evaluates_at(int64_t step) const;
   /// Whether the run was stopped between a save and its evaluation, which is to be made up for.
   bool owes_evaluation() const;
@@ -136,6 +142,7 @@ class Trainer {
   const bool chooses_lr_;  // by the size of the model
   RunFolder run_;
   Processes& processes_;
+  RunShare* share_;
   Device& device_;
   RunHistory history_;
   DeviceUse use_;

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "program.h"
 
 namespace tightloop::testing {
@@ -29,8 +31,33 @@ TEST_P(TrainSignal, SavesAndStops) {
   EXPECT_EQ(run(folder.path(), "tightloop eval --run runs/a").exit_code, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TrainSignal, ::testing::Values("INT", "TERM", "HUP", "USR1", "QUIT"),
+INSTANTIATE_TEST_SUITE_P(All, TrainSignal, ::testing::Values("INT", "TERM", "HUP", "QUIT"),
                          [](const auto& info) { return std::string(info.param); });
+
+// SIGUSR1 is no wish to end: a checkpoint, and training goes on.
+TEST(Signals, Usr1SavesAndGoesOn) {
+  const TempFolder folder;
+  const std::string saved = "grep -q '\"event\":\"saved\"' runs/a/events.jsonl";
+  const auto outcome = run(
+      folder.path(), signalled("train " + tiny() +
+                                   "--train.steps 1000000 --train.save_steps 0 --train.save_minutes 0 "
+                                   "--train.eval_steps 0 --run.name a",
+                               "grep -q global_step runs/a/metrics.jsonl",
+                               "USR1 $child; until " + saved +
+                                   "; do kill -0 $child || break; sleep 0.05; done; sleep 0.3; kill -TERM"));
+  EXPECT_EQ(outcome.exit_code, 130) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "SIGUSR1: step ")) << outcome.output;
+  const auto steps = run(folder.path(), "ls -d runs/a/checkpoints/step-*");
+  EXPECT_EQ(std::ranges::count(steps.output, '\n'), 2) << "the one asked for, and the last\n" << steps.output;
+}
+
+TEST(Signals, Usr1DisturbsNoOtherVerb) {
+  const TempFolder folder;
+  ASSERT_EQ(run(folder.path(), "tightloop train " + tiny() + "--train.steps 4 --run.name a").exit_code, 0);
+  write_text(folder.path() / "text.txt", 1 << 20);
+  const auto eval = run(folder.path(), signalled("eval --run runs/a --input text.txt", "sleep 0.1", "USR1"));
+  EXPECT_EQ(eval.exit_code, 0) << eval.output;
+}
 
 TEST(Signals, NohupIsRespected) {
   const TempFolder folder;

@@ -20,7 +20,9 @@
 #include "core/log.h"
 #include "core/terminal/plain.h"
 #include "core/terminal/terminal.h"
+#include "dist/launch_text.h"
 #include "dist/processes.h"
+#include "dist/send_files.h"
 #include "infer/exam.h"
 #include "infer/suite/training_suite.h"
 #include "infer/training_samples.h"
@@ -28,6 +30,7 @@
 #include "train/run/checkpoint.h"
 #include "train/run/checkpoint_name.h"
 #include "train/run/resume_check.h"
+#include "train/run/run_share.h"
 #include "train/settings/doubtful_settings.h"
 #include "train/settings/unused_settings.h"
 #include "train/trainer.h"
@@ -41,6 +44,10 @@ namespace fs = std::filesystem;
 struct TrainArguments {
   std::string file, resume;
   bool overwrite = false, accept_changed_data = false;
+
+  /// --resume auto: the recipe's run goes on where it exists and begins where not. Without a recipe, "auto"
+  /// is the name of a run like any other.
+  bool automatic() const { return !file.empty() && resume == "auto"; }
 };
 
 fs::path run_path(const RunConfig& run, const std::string& file) {
@@ -120,27 +127,42 @@ fs::path resumed_run(const std::string& name) {
       RunFolder(run).checkpoints().string());
 }
 
-/// The run's folder. The main process alone touches it, before the others look.
-RunFolder claim(const fs::path& root, const TrainArguments& options, Processes& processes) {
-  if (!processes.main()) {
-    processes.barrier();
-    return RunFolder(root);
+/// The run's folder, and whether it begins. The main process alone looks for it, and touches it.
+struct ClaimedRun {
+  RunFolder run;
+  bool is_new = true;
+};
+
+ClaimedRun claim(const Recipe& recipe, const TrainArguments& options, Processes& processes) {
+  constexpr const char *kNew = "new", *kResumed = "resumed";
+  if (!processes.main()) return {RunFolder(fs::path()), broadcast_text(processes, {}) == kNew};
+  const fs::path root =
+      options.file.empty() ? resumed_run(options.resume) : run_path(recipe.run, options.file);
+  bool is_new = options.resume.empty();
+  if (options.automatic()) {
+    RunFolder::recover(root);
+    is_new = checkpoint_steps(RunFolder(root).checkpoints()).empty();
   }
-  auto run = options.resume.empty() ? RunFolder::create(root, options.overwrite) : RunFolder::resume(root);
-  processes.barrier();
-  return run;
+  // A run without a checkpoint, whose process was killed early, is no reason not to begin again.
+  auto run =
+      is_new ? RunFolder::create(root, options.overwrite || options.automatic()) : RunFolder::resume(root);
+  broadcast_text(processes, is_new ? kNew : kResumed);
+  return {std::move(run), is_new};
 }
 
 /// The checkpoint to go on from, the same in every process: which of them can be read is the main one's word.
-Checkpoint choose_checkpoint(const RunFolder& run, Processes& processes) {
+Checkpoint choose_checkpoint(RunShare& share, Processes& processes) {
+  const fs::path checkpoints = share.run().checkpoints();
   const at::Tensor step = at::zeros({}, at::kLong);
   Checkpoint checkpoint;
   if (processes.main()) {
-    checkpoint = load_checkpoint(run.checkpoints());
+    checkpoint = load_checkpoint(checkpoints);
     step.fill_(checkpoint.step);
   }
   processes.broadcast(step);
-  return processes.main() ? std::move(checkpoint) : load_checkpoint(run.checkpoints(), step.item<int64_t>());
+  share.send_settings();
+  share.send_checkpoint(step.item<int64_t>());
+  return processes.main() ? std::move(checkpoint) : load_checkpoint(checkpoints, step.item<int64_t>());
 }
 
 /// What is said of a recipe before it is trained.
@@ -170,19 +192,20 @@ std::unique_ptr<Trainer> begin(const Recipe& recipe, const RunFolder& run, const
 }
 
 void train(const TrainArguments& options, const Settings& settings) {
-  if (options.file.empty() == options.resume.empty()) {
+  if (options.file.empty() == options.resume.empty() && !options.automatic()) {
     throw usage_error(
         "name a recipe, or a run to go on with: tightloop train configs/text.yaml --data.train FILES, or "
-        "tightloop train --resume runs/NAME. Not both.");
+        "tightloop train --resume runs/NAME. Not both, but for '--resume auto', which goes on with the "
+        "recipe's "
+        "run where it exists.");
   }
   if (options.accept_changed_data && options.resume.empty())
     throw usage_error("--accept-changed-data goes with --resume.");
-  const bool is_new = options.resume.empty();
-  if (options.overwrite && !is_new)
+  if (options.overwrite && !options.resume.empty())
     throw usage_error("--overwrite replaces a run by a new one, and --resume goes on with it: not both.");
   Recipe recipe;
   Preface preface;
-  if (is_new) {
+  if (!options.file.empty()) {
     recipe = read_recipe(options.file, settings, &preface.notes);
     require_files(recipe.data);
     if (recipe.train.lr < 0 && recipe.train.init_from.empty())
@@ -196,18 +219,26 @@ void train(const TrainArguments& options, const Settings& settings) {
   Processes processes;
   if (processes.world() > 1) terminal::use_plain_lines();
   if (!processes.main()) log::set_terminal_level(log::Level::kWarning);  // the main process speaks for all
-  const fs::path root = is_new ? run_path(recipe.run, options.file) : resumed_run(options.resume);
-  const RunFolder run = claim(root, options, processes);
-  TrainerOptions how{.processes = &processes};
+  const auto [claimed, is_new] = claim(recipe, options, processes);
+  RunShare share(claimed, processes);
+  const RunFolder& run = share.run();
+  TrainerOptions how{.processes = &processes, .share = &share};
   Resumption resumption;
   if (!is_new) {
-    how.resume_from = choose_checkpoint(run, processes);
+    how.resume_from = choose_checkpoint(share, processes);
     resumption = check_resume(run, *how.resume_from, {settings, options.accept_changed_data});
     if (!resumption.nothing_to_do.empty()) return log::info("{}", resumption.nothing_to_do);
     recipe = resumption.recipe;
+    preface = {};
+    if (options.automatic())
+      preface.notes.push_back(fmt::format(
+          "The run '{}' exists and goes on, with its own settings and those of the command line; '{}' is not "
+          "read again.",
+          run.root().string(), options.file));
     preface.warnings = doubtful_settings(recipe);
     for (const auto& said : doubtful_settings(resumption.was)) std::erase(preface.warnings, said);
   }
+  if (auto text = launch_text(processes); !text.empty()) preface.notes.insert(preface.notes.begin(), text);
   const auto begun = begin(recipe, run, how, preface);
   Trainer& trainer = *begun;
   if (!is_new) {
@@ -218,6 +249,7 @@ void train(const TrainArguments& options, const Settings& settings) {
     if (!resumption.nothing_to_do.empty()) return log::info("{}", resumption.nothing_to_do);
   }
   how = {};  // the checkpoint's files are not kept open while newer ones take their place
+  share.drop_checkpoints();
   for (const auto& note : resumption.notes) log::info("{}", note);
   evaluate_translations(trainer);
   const TrainResult result = trainer.run();
@@ -230,19 +262,23 @@ void add_train(CLI::App& app, const Settings& settings) {
   auto options = std::make_shared<TrainArguments>();
   auto* verb = app.add_subcommand("train", "Train a model by a recipe, or go on with a run");
   verb->add_option("RECIPE", options->file, "A YAML file of settings, such as configs/quickstart.yaml");
-  verb->add_option("--resume", options->resume,
-                   "Go on with the run in this folder, from its newest checkpoint");
+  verb->add_option(
+      "--resume", options->resume,
+      "Go on with the run in this folder, from its newest checkpoint; after a RECIPE, 'auto': with "
+      "its run where there is one");
   verb->add_flag("--accept-changed-data", options->accept_changed_data,
                  "With --resume: go on though the data files hold something else than before");
   verb->add_flag("--overwrite", options->overwrite,
                  "Replace a run of the same name, once this one has its first checkpoint");
-  verb->footer("Settings that most runs change, with their defaults (a recipe has its own):\n" +
-               main_settings() +
-               "'tightloop config' lists all settings; 'tightloop config RECIPE' shows those of a recipe.\n"
-               "Examples:\n"
-               "  tightloop train configs/quickstart.yaml --train.steps 2000 --run.name longer\n"
-               "  tightloop train configs/text.yaml --data.train 'books/*.txt' --run.name mine\n"
-               "  tightloop train --resume runs/longer");
+  verb->footer(
+      "Settings that most runs change, with their defaults (a recipe has its own):\n" + main_settings() +
+      "'tightloop config' lists all settings; 'tightloop config RECIPE' shows those of a recipe.\n"
+      "Examples:\n"
+      "  tightloop train configs/quickstart.yaml --train.steps 2000 --run.name longer\n"
+      "  tightloop train configs/text.yaml --data.train 'books/*.txt' --run.name mine\n"
+      "  tightloop train --resume runs/longer\n"
+      "On several GPUs and machines, with torchrun, mpirun or srun (docs/several_gpus.md):\n"
+      "  torchrun --no-python --nproc-per-node 8 tightloop train configs/gpt2-124m.yaml --resume auto");
   verb->callback([=] { train(*options, settings); });
 }
 
