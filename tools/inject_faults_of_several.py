@@ -30,6 +30,8 @@ START = 120  # seconds in which four processes begin to train, on a machine that
 MOMENTS = ["start-up", "step", "save", "evaluation"]
 LARGE = 1 << 28
 SILENT = "does not answer any more"
+# One heap, and larger pieces mapped one by one: freed memory goes back to the system at once.
+TIGHT = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "4096", "MALLOC_TOP_PAD_": "0", "MALLOC_TRIM_THRESHOLD_": "0"}
 KNOWN = 200  # steps of the run that others are compared with
 
 
@@ -139,14 +141,15 @@ def stopped(bench, kind, number):
 def out_of_memory(bench, kind, number):
     """No more address space for a rank than it has. Its tensors are mapped one by one, so that the next one fails."""
     victim = bench.random(kind, number, "victim").randrange(WORLD)
-    started = begin(bench, kind, number, {victim: {"MALLOC_MMAP_THRESHOLD_": "4096", "MALLOC_TOP_PAD_": "0"}})
+    started = begin(bench, kind, number, {victim: TIGHT})
     if not started:
         return
     job, run, command, _, moment = started
     since, process = time.time(), job.ranks[victim].process.pid
     space = address_space(process)
     resource.prlimit(process, resource.RLIMIT_AS, (space, space))
-    verdict = job.judge(job.ranks, since, 5, [host_of(victim), "memory"])
+    # 3 where it was a data file or a folder that could not be read for want of memory.
+    verdict = job.judge(job.ranks, since, {5, 3}, [host_of(victim), "memory"])
     job.close()
     conclude(bench, kind, f"{number}: no memory for rank {victim}, {moment}", verdict, run, command)
 
@@ -210,8 +213,9 @@ def not_a_number(bench, kind, number):
     if count == 0:
         job.close()
         return bench.record(kind, f"{number}: {name}", "skipped", "the weights were not found in memory")
-    verdict = job.judge(job.ranks, since, 1, ["not finite|nan", "rank [0-3] of 4"])
-    if verdict[0] == "refused" and f"Rank {victim}: " not in "".join(rank.text() for rank in job.ranks):
+    verdict = job.judge(job.ranks, since, 1, ["not finite|nan|not a number"])
+    # Rank 0 evaluates for all, and what it finds counts.
+    if verdict[0] == "refused" and "held-out" not in verdict[1] and f"Rank {victim}: " not in "".join(rank.text() for rank in job.ranks):
         verdict = "OTHER WORDS", f"rank {victim} is not named: {verdict[1]}"
     job.close()
     conclude(bench, kind, f"{number}: NaN in {name} of rank {victim}, {count} times, {moment}", verdict, run, command,

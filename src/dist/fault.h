@@ -26,6 +26,11 @@ struct Fault {
   Error error() const { return {code, sentence}; }
 };
 
+/// An error that every process finds, in the same words: it is nobody's in particular.
+struct SharedError : Error {
+  using Error::Error;
+};
+
 /// What a process says as it ends because of `error`, and its exit code: also for exceptions that are not
 /// ours, such as those of torch's allocators.
 Error last_words(const std::exception& error);

@@ -224,6 +224,7 @@ void Processes::check() {
 
 Error Processes::fail(const std::exception& error) {
   const Error own = last_words(error);
+  if (dynamic_cast<const SharedError*>(&error)) return fail_together(own);
   return peers_ ? peers_->fail(own) : own;
 }
 

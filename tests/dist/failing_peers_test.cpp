@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "dist/agreement.h"
+#include "dist/fault.h"
 #include "dist/processes.h"
 #include "dist/several.h"
 
@@ -115,6 +116,14 @@ TEST(FailingPeers, OfSeveralThatFailTheFirstCountsForAll) {
   end_with_last_words([](Processes& processes) {
     throw Error(ExitCode::kData, fmt::format("planted in rank {}", processes.rank()));
   });
+}
+
+TEST(FailingPeers, WhatAllFindTogetherIsNobodysInParticular) {
+  if (!in_child()) {
+    EXPECT_EQ(same_last_words(), "1 the loss rose");
+    return;
+  }
+  end_with_last_words([](Processes&) { throw SharedError(ExitCode::kFailure, "the loss rose"); });
 }
 
 TEST(FailingPeers, WhatTheOthersMeetBecauseOfTheFirstDoesNotHideIt) {

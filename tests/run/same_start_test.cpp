@@ -44,7 +44,7 @@ TEST(SameStart, DataFilesAreComparedByWhatIsInThem) {
   const auto error = difference(of_file(folder / "a.txt"), of_file(folder / "c.txt"));
   ASSERT_TRUE(error);
   EXPECT_EQ(error->code(), ExitCode::kData);
-  EXPECT_NE(std::string(error->what()).find("rank 1 has data file 1 (of data.train) of 14 bytes with hash "),
+  EXPECT_NE(std::string(error->what()).find("rank 1 has as data file 1 (train) 14 bytes with hash "),
             std::string::npos)
       << error->what();
   auto more = of_file(folder / "a.txt");

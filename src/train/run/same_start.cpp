@@ -42,8 +42,8 @@ std::vector<Fact> start_facts(Recipe recipe) {
   for (size_t i = 0; i < files.size(); ++i) {
     const auto& file = files[i];
     // By number and not by name: the same file may be elsewhere on another machine.
-    facts.push_back({fmt::format("data file {} (of {})", i + 1, file.at("part").get<std::string>()),
-                     fmt::format("of {} bytes with hash {}", file.at("bytes").get<uint64_t>(),
+    facts.push_back({fmt::format("as data file {} ({})", i + 1, file.at("part").get<std::string>()),
+                     fmt::format("{} bytes with hash {}", file.at("bytes").get<uint64_t>(),
                                  file.at("xxh3").get<std::string>()),
                      ExitCode::kData});
   }
