@@ -1,16 +1,15 @@
-#include <c10/util/Exception.h>
-
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <algorithm>
-#include <cstdio>
+#include <chrono>
 #include <exception>
 #include <memory>
-#include <new>
 #include <sstream>
+#include <string_view>
 
 #include "cli/command_line.h"
 #include "cli/help.h"
+#include "cli/last_words.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
 #include "cli/wrong_use.h"
@@ -18,8 +17,9 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/log.h"
-#include "core/terminal/terminal.h"
 #include "core/version.h"
+#include "dist/fault.h"
+#include "dist/processes.h"
 
 namespace tightloop::cli {
 
@@ -38,12 +38,14 @@ constexpr const char* kExamples =
     "Exit codes: 0 done, 1 failed, 2 command line or settings, 3 data, 4 checkpoint, 5 device or memory,\n"
     "130 interrupted (train saves first; at once by a second Ctrl-C), 141 nobody read the output.";
 
-int say(const std::exception& error, ExitCode code) {
-  terminal::clear_live();
-  log::shut_down();
-  std::fprintf(stderr, "%s%s\n", terminal::styled("tightloop: ", "1;31").c_str(),
-               printable(error.what()).c_str());
-  return static_cast<int>(code);
+/// An error of a process that has not met the others yet: they would wait for it in vain.
+Error tell_others(const Error& own) {
+  constexpr std::chrono::seconds kWait{8};
+  try {
+    return Processes(rendezvous_from_environment(), {.join = kWait}).fail(own);
+  } catch (const std::exception&) {  // nobody is there
+    return own;
+  }
 }
 
 void add_verbs(CLI::App& app, const Settings& settings) {
@@ -107,28 +109,10 @@ int run(int argc, char** argv) {
   } catch (const Stop& stop) {
     log::shut_down();
     return stop.exit_code;
-  } catch (const Error& error) {
-    return say(error, error.code());
-  } catch (const c10::OutOfMemoryError& error) {
-    return say(device_error("the device is out of memory. Try smaller batches: in training a smaller "
-                            "--train.micro_batch with a larger --train.accumulate, elsewhere --batch or "
-                            "--batch-tokens, where the verb has it. ({})",
-                            error.what_without_backtrace()),
-               ExitCode::kDevice);
-  } catch (const std::bad_alloc& error) {
-    return say(device_error("this machine is out of memory. Try a smaller model or batch (in training: "
-                            "--train.micro_batch)."),
-               ExitCode::kDevice);
-  } catch (const c10::Error& error) {
-    const std::string what = error.what_without_backtrace();
-    if (what.find("allocate memory") != std::string::npos || what.find("overflow") != std::string::npos)
-      return say(
-          device_error("this machine has too little memory for that. Try a smaller model (model.width, "
-                       "model.layers) or --train.micro_batch; 'tightloop fit RECIPE' tells what fits."),
-          ExitCode::kDevice);
-    return say(Error(ExitCode::kFailure, error.what_without_backtrace()), ExitCode::kFailure);
   } catch (const std::exception& error) {
-    return say(error, ExitCode::kFailure);
+    const Error own = last_words(error);
+    const bool trains = argc > 1 && std::string_view(argv[1]) == "train";
+    return say(trains && !Processes::have_met() ? tell_others(own) : own);
   }
 }
 

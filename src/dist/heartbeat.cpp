@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <utility>
 
@@ -10,32 +11,74 @@ namespace tightloop {
 
 namespace {
 
-constexpr const char* kError = "error";  // last words, in place of a number
+// Last words, in place of a number.
+constexpr const char* kHeard = "heard";  // of a fault
 constexpr const char* kDone = "done";
+constexpr const char* kFault = "fault";
 constexpr std::chrono::milliseconds kHurry{10};
-constexpr std::chrono::seconds kFinish{10};
+constexpr std::chrono::seconds kFinish{10}, kDecide{2}, kHear{3};
+constexpr int kSuspicious = 4;  // beats missed, where a call has failed
+
+std::string alive_key(int rank) { return fmt::format("alive/{}", rank); }
+std::string host_key(int rank) { return fmt::format("host/{}", rank); }
+std::string pace_key(int rank) { return fmt::format("pace/{}", rank); }
 
 std::vector<std::string> keys_of(int world) {
   std::vector<std::string> keys;
-  for (int rank = 0; rank < world; ++rank) keys.push_back(Heartbeat::key(rank));
+  for (int rank = 0; rank < world; ++rank) keys.push_back(alive_key(rank));
+  for (int rank = 0; rank < world; ++rank) keys.push_back(pace_key(rank));
+  keys.push_back(kFault);
   return keys;
 }
 
+std::vector<std::string> read(c10d::Store& store, const std::vector<std::string>& keys) {
+  std::vector<std::string> texts;
+  for (const auto& bytes : store.multiGet(keys)) texts.emplace_back(bytes.begin(), bytes.end());
+  return texts;
+}
+
+bool ended(const std::string& sign) { return sign == kHeard || sign == kDone; }
+
 }  // namespace
 
-std::string Heartbeat::key(int rank) { return fmt::format("alive/{}", rank); }
+std::string HeartbeatPeers::name(int which) const {
+  return fmt::format("rank {} of {} (host {})", which, world(), hosts[static_cast<size_t>(which)]);
+}
 
-Heartbeat::Heartbeat(Store store, int rank, int world, const HeartbeatTiming& timing, std::string holder,
-                     std::function<void()> lost)
+int64_t Heartbeat::introduce(c10d::Store& store, int rank, const std::string& host) {
+  store.set(host_key(rank), host);
+  store.set(pace_key(rank), "0");
+  decide(store, {});  // from here on there is one to read, if an empty one
+  return store.add(alive_key(rank), 1);
+}
+
+bool Heartbeat::wait_for(c10d::Store& store, int rank, std::chrono::milliseconds limit) {
+  try {
+    store.wait({alive_key(rank)}, limit);
+    return true;
+  } catch (const c10::DistStoreError&) {
+    return false;
+  }
+}
+
+std::vector<std::string> Heartbeat::hosts(c10d::Store& store, int world) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < world; ++rank) keys.push_back(host_key(rank));
+  return read(store, keys);
+}
+
+std::optional<Fault> Heartbeat::decide(c10d::Store& store, const std::optional<Fault>& proposed) {
+  return Fault::from_text(store.compareSet(kFault, "", proposed ? proposed->text() : ""));
+}
+
+Heartbeat::Heartbeat(Store store, HeartbeatPeers peers, const HeartbeatTiming& timing)
     : store_(std::move(store)),
-      rank_(rank),
-      world_(world),
+      peers_(std::move(peers)),
       timing_(timing),
-      holder_(std::move(holder)),
-      lost_(std::move(lost)),
-      keys_(keys_of(world)),
-      signs_(static_cast<size_t>(world)),
-      missed_(static_cast<size_t>(world)),
+      keys_(keys_of(peers_.world())),
+      signs_(size()),
+      missed_(size()),
+      paces_(size()),
       thread_([this] { run(); }) {}
 
 Heartbeat::~Heartbeat() { stop(); }
@@ -47,113 +90,156 @@ void Heartbeat::run() {
     try {
       round();
     } catch (const std::exception&) {
-      note(fmt::format("{} is gone", holder_));
       lock.lock();
+      note(silent(peers_.holder));
       break;
     }
     lock.lock();
     ++rounds_;
     last_round_ = Clock::now();
     changed_.notify_all();
-    const std::string word = word_;
-    changed_.wait_for(lock, hurry_ ? kHurry : timing_.beat, [&] { return stopping_ || word_ != word; });
+    const bool asked = proposed_ || done_;
+    changed_.wait_for(lock, hurry_ ? kHurry : timing_.beat,
+                      [&] { return stopping_ || (!asked && (proposed_ || done_)); });
   }
   stopped_ = true;
   changed_.notify_all();
 }
 
 void Heartbeat::round() {
-  std::string word;
+  std::optional<Fault> proposed;
+  std::string word, pace;
   {
     std::lock_guard lock(mutex_);
-    word = word_;
+    if (!fault_) proposed = proposed_;
+    word = done_ ? kDone : fault_ ? kHeard : "";
+    pace = std::exchange(pace_, "");
   }
+  const std::string& own = keys_[static_cast<size_t>(peers_.rank)];
   if (word.empty()) {
-    store_->add(keys_[static_cast<size_t>(rank_)], 1);
+    store_->add(own, 1);
   } else {
-    store_->set(keys_[static_cast<size_t>(rank_)], word);
+    store_->set(own, word);
   }
-  const auto read = store_->multiGet(keys_);
-  std::string loss;
+  if (!pace.empty()) store_->set(pace_key(peers_.rank), pace);
+  auto texts = read(*store_, keys_);
+  auto fault = Fault::from_text(texts.back());
+  texts.pop_back();
   {
     std::lock_guard lock(mutex_);
-    // Rounds in a hurry come faster than the others' beats.
-    const bool counts = Clock::now() - counted_ >= timing_.beat;
-    if (counts) counted_ = Clock::now();
-    for (size_t i = 0; i < read.size(); ++i) {
-      if (static_cast<int>(i) == rank_) continue;
-      const std::string sign(read[i].begin(), read[i].end());
-      // Rounds, not seconds: while the store itself is slow nobody's number moves.
-      if (sign != signs_[i] || sign == kDone) {
-        missed_[i] = 0;
-      } else if (counts) {
-        ++missed_[i];
-      }
-      signs_[i] = sign;
-      if (!loss.empty()) continue;
-      if (sign == kError) loss = fmt::format("rank {} of {} has ended with an error", i, world_);
-      if (missed_[i] >= timing_.missed)
-        loss = fmt::format("rank {} of {} does not answer any more: it was killed, or its machine is gone", i,
-                           world_);
-    }
+    for (size_t i = 0; i < size(); ++i) paces_[i] = std::strtod(texts[size() + i].c_str(), nullptr);
+    texts.resize(size());
+    const auto found = judge(texts);
+    if (!proposed && !fault_) proposed = found;
   }
-  if (!loss.empty()) note(loss);
-}
-
-void Heartbeat::note(const std::string& loss) {
-  {
-    std::lock_guard lock(mutex_);
-    if (!loss_.empty()) return;
-    loss_ = loss;
-    changed_.notify_all();
-  }
-  lost_();
-}
-
-std::string Heartbeat::loss() {
+  if (!fault && proposed) fault = decide(*store_, proposed);
   std::lock_guard lock(mutex_);
-  if (loss_.empty() && !stopped_ && Clock::now() - last_round_ > (timing_.missed + 2) * timing_.beat)
-    loss_ = fmt::format("{} does not answer any more", holder_);
-  return loss_;
+  note(fault);
 }
 
-std::string Heartbeat::find_loss() {
-  constexpr int kSuspicious = 4;  // beats
-  std::unique_lock lock(mutex_);
-  const int64_t start = rounds_;
-  changed_.wait_for(lock, 3 * kSuspicious * timing_.beat,
-                    [&] { return !loss_.empty() || stopped_ || rounds_ > start + kSuspicious; });
-  if (!loss_.empty()) return loss_;
-  for (int rank = 0; rank < world_; ++rank) {
+std::optional<Fault> Heartbeat::judge(const std::vector<std::string>& signs) {
+  // Rounds in a hurry come faster than the others' beats.
+  const bool counts = Clock::now() - counted_ >= timing_.beat;
+  if (counts) counted_ = Clock::now(), ++beats_;
+  std::optional<Fault> found;
+  for (int rank = 0; rank < peers_.world(); ++rank) {
+    if (rank == peers_.rank) continue;
     const auto i = static_cast<size_t>(rank);
-    if (missed_[i] >= kSuspicious)
-      return fmt::format("rank {} of {} does not answer any more: it was killed, or its machine is gone",
-                         rank, world_);
-    if (signs_[i] == kDone) return fmt::format("rank {} of {} has ended already", rank, world_);
+    // Beats, not seconds: while the store itself is slow nobody's number moves.
+    if (signs[i] != signs_[i] || ended(signs[i])) {
+      missed_[i] = 0;
+    } else if (counts) {
+      ++missed_[i];
+    }
+    if (!found && missed_[i] >= timing_.missed) found = silent(rank);
   }
-  return {};
+  signs_ = signs;
+  return found;
 }
 
-void Heartbeat::say(const std::string& word) {
-  std::unique_lock lock(mutex_);
-  word_ = word, hurry_ = true;
+Fault Heartbeat::silent(int rank) const {
+  const std::string who = rank == Fault::kAll ? "the launcher" : peers_.name(rank);
+  const char* what = rank == peers_.holder ? ", which serves the processes' store," : "";
+  return {rank, ExitCode::kFailure,
+          fmt::format("{}{} does not answer any more: it was killed or stopped, or its machine is gone. All "
+                      "processes end. Start them again; --resume goes on from the last checkpoint.",
+                      who, what)};
+}
+
+Fault Heartbeat::fault_of(int rank, ExitCode code, const std::string& said) const {
+  return {rank, code, fmt::format("{}: {}", peers_.name(rank), said)};
+}
+
+void Heartbeat::note(const std::optional<Fault>& fault) {
+  if (fault_ || !fault) return;
+  fault_ = fault, hurry_ = true;  // so that the others soon see that it was heard
   changed_.notify_all();
-  const int64_t start = rounds_;
-  // Two rounds: the one under way may not have seen the word yet.
-  changed_.wait_for(lock, std::chrono::seconds(1), [&] { return stopped_ || rounds_ > start + 1; });
 }
 
-void Heartbeat::fail() { say(kError); }
+bool Heartbeat::hangs() const {
+  return !stopped_ && Clock::now() - last_round_ > timing_.missed * timing_.beat;
+}
+
+std::optional<Fault> Heartbeat::fault() {
+  std::lock_guard lock(mutex_);
+  if (hangs()) note(silent(peers_.holder));
+  return fault_;
+}
+
+std::optional<Fault> Heartbeat::find_fault() {
+  std::unique_lock lock(mutex_);
+  const int64_t start = beats_;
+  changed_.wait_for(lock, 3 * kSuspicious * timing_.beat,
+                    [&] { return fault_ || stopped_ || beats_ > start + kSuspicious; });
+  if (fault_) return fault_;
+  std::optional<Fault> suspect;
+  for (int rank = 0; rank < peers_.world() && !suspect; ++rank) {
+    const auto i = static_cast<size_t>(rank);
+    if (missed_[i] >= kSuspicious) suspect = silent(rank);
+    if (signs_[i] == kDone) suspect = fault_of(rank, ExitCode::kFailure, "has ended already.");
+  }
+  lock.unlock();
+  if (!suspect) return {};
+  return fail(*suspect);
+}
+
+Fault Heartbeat::fail(const Fault& proposed) {
+  std::unique_lock lock(mutex_);
+  if (!proposed_) proposed_ = proposed;
+  hurry_ = true;
+  changed_.notify_all();
+  if (!hangs()) changed_.wait_for(lock, kDecide, [&] { return stopped_ || fault_; });
+  if (!fault_) fault_ = proposed;  // nobody is there to hear of it
+  return *fault_;
+}
 
 void Heartbeat::finish() {
-  say(kDone);
   std::unique_lock lock(mutex_);
-  const auto done = [&] {
-    for (int rank = 0; rank < world_; ++rank)
-      if (rank != rank_ && signs_[static_cast<size_t>(rank)] != kDone) return false;
+  done_ = hurry_ = true;
+  changed_.notify_all();
+  const int64_t start = rounds_;
+  const auto all_done = [&] {
+    if (rounds_ <= start + 1) return false;  // the one under way may not have seen it yet
+    for (int rank = 0; rank < peers_.world(); ++rank)
+      if (rank != peers_.rank && signs_[static_cast<size_t>(rank)] != kDone) return false;
     return true;
   };
-  changed_.wait_for(lock, kFinish, [&] { return stopped_ || !loss_.empty() || done(); });
+  changed_.wait_for(lock, kFinish, [&] { return stopped_ || fault_ || all_done(); });
+}
+
+void Heartbeat::wait_until_heard() {
+  std::unique_lock lock(mutex_);
+  if (peers_.holder != peers_.rank || !fault_) return;
+  const auto all_heard = [&] {
+    for (int rank = 0; rank < peers_.world(); ++rank) {
+      const auto i = static_cast<size_t>(rank);
+      // Whose fault it is knows it, or is dead.
+      if (rank != peers_.rank && rank != fault_->rank && !ended(signs_[i]) && missed_[i] < kSuspicious)
+        return false;
+    }
+    return true;
+  };
+  changed_.wait_for(lock, kHear, [&] { return stopped_ || all_heard(); });
 }
 
 bool Heartbeat::stop() {
@@ -161,13 +247,21 @@ bool Heartbeat::stop() {
     std::unique_lock lock(mutex_);
     stopping_ = true;
     changed_.notify_all();
-    if (!changed_.wait_for(lock, std::chrono::seconds(1), [&] { return stopped_; })) {
-      if (loss_.empty()) loss_ = holder_ + " does not answer any more";  // nobody is to be told any more
-      return false;
-    }
+    const auto limit = std::chrono::milliseconds(hangs() ? 10 : 1000);
+    if (!changed_.wait_for(lock, limit, [&] { return stopped_; })) return false;
   }
   if (thread_.joinable()) thread_.join();
   return true;
+}
+
+void Heartbeat::tell_pace(double seconds) {
+  std::lock_guard lock(mutex_);
+  pace_ = fmt::format("{:.6g}", seconds);
+}
+
+std::vector<double> Heartbeat::paces() {
+  std::lock_guard lock(mutex_);
+  return paces_;
 }
 
 }  // namespace tightloop

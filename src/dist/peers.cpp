@@ -1,9 +1,12 @@
 #include "dist/peers.h"
 
 #include <c10/util/Logging.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
+#include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -14,7 +17,11 @@ namespace tightloop {
 
 namespace {
 
-constexpr std::chrono::milliseconds kLook{500};  // how often a waiting call looks whether all are alive
+constexpr std::chrono::milliseconds kLook{500};    // how often a waiting call looks whether all are alive
+constexpr std::chrono::milliseconds kTick{200};    // how often the ticker does
+constexpr std::chrono::milliseconds kGrace{1500};  // for the host to notice a fault by itself
+constexpr std::chrono::milliseconds kPoll{500};    // how often one that waits for others to arrive looks
+constexpr std::chrono::seconds kReadFault{1};      // for others to read it, while there is no heartbeat
 
 /// A launcher's store outlives us, and others may meet there after us: in this process, or when it is
 /// started again.
@@ -23,49 +30,69 @@ std::string next_prefix(const Rendezvous& rendezvous) {
   return fmt::format("tightloop/{}/{}", rendezvous.attempt, met++);
 }
 
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 && name[0] ? name : "unknown";
+}
+
 }  // namespace
 
-Peers::Peers(const Rendezvous& rendezvous, const Processes::Timing& timing)
-    : rendezvous_(rendezvous), prefix_(next_prefix(rendezvous)), exceptions_(std::uncaught_exceptions()) {
+Peers::Peers(const Rendezvous& rendezvous, const Processes::Timing& timing, LastResort last_resort)
+    : rendezvous_(rendezvous),
+      prefix_(next_prefix(rendezvous)),
+      exceptions_(std::uncaught_exceptions()),
+      last_resort_(std::move(last_resort)) {
   // c10d's own messages, with stack traces, would stand between ours.
   if (!std::getenv("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
   const InterruptEndsProgram at_once;  // c10d does not stop waiting for peers
   try {
-    store_ = connect(timing, /*serve=*/!rendezvous.store_runs && rendezvous.rank == 0);
+    store_ = connect(timing, serves());
     join(timing);
+    const auto own = c10::make_intrusive<c10d::PrefixStore>(prefix_, connect(timing, /*serve=*/false));
+    HeartbeatPeers peers{rendezvous.rank, Heartbeat::hosts(*own, rendezvous.world),
+                         rendezvous.store_runs ? Fault::kAll : 0};
+    // Before the group: one that dies now would keep the others waiting for its connections.
+    heartbeat_ =
+        std::make_unique<Heartbeat>(own, std::move(peers), HeartbeatTiming{timing.beat, timing.missed});
+    ticker_.emplace(kTick, [this] { look(); });
     gloo_ =
         make_gloo_group(named("gloo"), rendezvous.rank, rendezvous.world, rendezvous.address, timing.join);
-    const auto own = c10::make_intrusive<c10d::PrefixStore>(prefix_, connect(timing, /*serve=*/false));
-    const std::string holder = rendezvous.store_runs ? "the launcher, which serves the processes' store,"
-                                                     : "rank 0, which serves the processes' store,";
-    heartbeat_ = std::make_unique<Heartbeat>(own, rendezvous.rank, rendezvous.world,
-                                             HeartbeatTiming{timing.beat, timing.missed}, holder,
-                                             [this] { abort_gpu(); });
-  } catch (const c10::Error& error) {
-    throw Error(
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    const Error failure(
         ExitCode::kFailure,
         fmt::format("rank {} of {} could not meet the others at {}:{} (MASTER_ADDR, MASTER_PORT): {}. "
                     "Check that the port is free there and that all processes were started.",
                     rendezvous.rank, rendezvous.world, rendezvous.address, rendezvous.port,
-                    first_line(error.what_without_backtrace())));
+                    first_line(error.what())));
+    if (!heartbeat_) throw failure;
+    const auto fault = heartbeat_->find_fault();
+    const Error why = fault ? fault->error() : fail(failure);
+    part(/*failing=*/true);
+    throw why;
   }
 }
 
-Peers::~Peers() {
-  const bool lost = failed_ || !heartbeat_->loss().empty();
-  if (lost || std::uncaught_exceptions() > exceptions_) {
-    heartbeat_->fail();
+Peers::~Peers() { part(failed_ || std::uncaught_exceptions() > exceptions_); }
+
+void Peers::part(bool failing) {
+  const bool lost = heartbeat_->fault().has_value();
+  failed_ = true;  // the ticker need not end what ends
+  if (failing || lost) {
+    heartbeat_->fail(heartbeat_->fault_of(rendezvous_.rank, ExitCode::kFailure, "has ended with an error."));
+    heartbeat_->wait_until_heard();
   } else {
     heartbeat_->finish();
   }
+  ticker_.reset();
   if (!heartbeat_->stop()) heartbeat_.release();
   // Threads that wait for a dead peer cannot be joined; they end with the process, which is about to.
-  if (lost) gloo_.release(), gpu_.release(), store_.release();
+  if (failing || lost) gloo_.release(), gpu_.release(), store_.release();
 }
 
 void Peers::check() {
-  const std::string loss = heartbeat_->loss();
-  if (!loss.empty()) throw failure(loss);
+  if (const auto fault = heartbeat_->fault()) throw failure(*fault);
 }
 
 c10d::Backend& Peers::group_of(const at::Tensor& tensor) {
@@ -88,14 +115,21 @@ void Peers::wait(const Work& work, const at::Tensor& tensor) {
       return;
     } catch (const std::exception& error) {  // that it is not there yet, or that it failed
       if (work->isCompleted() && !work->isSuccess()) {
-        const std::string loss = heartbeat_->find_loss();
-        throw failure(loss.empty() ? fmt::format("the connection to another process broke: {}",
-                                                 first_line(error.what()))
-                                   : loss);
+        if (const auto fault = heartbeat_->find_fault()) throw failure(*fault);
+        throw fail(Error(ExitCode::kFailure, fmt::format("the connection to another process broke: {}",
+                                                         first_line(error.what()))));
       }
     }
     check();
   }
+}
+
+Error Peers::fail(const Error& own) {
+  return failure(heartbeat_->fail(heartbeat_->fault_of(rendezvous_.rank, own.code(), own.what())));
+}
+
+Error Peers::fail_together(const Error& common) {
+  return failure(heartbeat_->fail({Fault::kAll, common.code(), common.what()}));
 }
 
 Store Peers::connect(const Processes::Timing& timing, bool serve) const {
@@ -112,34 +146,54 @@ Store Peers::named(const std::string& name) const {
 }
 
 void Peers::join(const Processes::Timing& timing) {
-  const auto common = c10::make_intrusive<c10d::PrefixStore>(prefix_, store_);
-  if (common->add(Heartbeat::key(rendezvous_.rank), 1) != 1)
-    throw usage_error("two processes have RANK {}. Each needs its own, from 0 to {}.", rendezvous_.rank,
-                      rendezvous_.world - 1);
-  for (int rank = 0; rank < rendezvous_.world; ++rank) {
-    try {
-      common->wait({Heartbeat::key(rank)}, timing.join);
-    } catch (const c10::Error&) {
-      throw Error(ExitCode::kFailure,
-                  fmt::format("rank {} of {} has not arrived at {}:{} within {} s. Check that all processes "
-                              "were started, with the same MASTER_ADDR, MASTER_PORT and WORLD_SIZE.",
-                              rank, rendezvous_.world, rendezvous_.address, rendezvous_.port,
-                              std::chrono::duration_cast<std::chrono::seconds>(timing.join).count()));
+  using Clock = std::chrono::steady_clock;
+  const auto store = c10::make_intrusive<c10d::PrefixStore>(prefix_, store_);
+  if (Heartbeat::introduce(*store, rendezvous_.rank, host_name()) != 1)
+    throw fail_to_join(*store, usage_error("two processes have RANK {}. Each needs its own, from 0 to {}.",
+                                           rendezvous_.rank, rendezvous_.world - 1));
+  const auto end = Clock::now() + timing.join;
+  for (int rank = 0; rank < rendezvous_.world;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
+    if (left.count() <= 0) throw fail_to_join(*store, not_arrived(rank, timing));
+    if (Heartbeat::wait_for(*store, rank, std::min(kPoll, left))) {
+      ++rank;
+    } else if (const auto fault = Heartbeat::decide(*store, {})) {
+      throw fail_to_join(*store, fault->error());
     }
   }
 }
 
-void Peers::abort_gpu() {
-  std::lock_guard lock(gpu_mutex_);
-  if (gpu_) gpu_->abort();
+Error Peers::not_arrived(int rank, const Processes::Timing& timing) const {
+  return {ExitCode::kFailure,
+          fmt::format("rank {} of {} has not arrived at {}:{} within {} s. Check that all processes "
+                      "were started, with the same MASTER_ADDR, MASTER_PORT and WORLD_SIZE.",
+                      rank, rendezvous_.world, rendezvous_.address, rendezvous_.port,
+                      std::chrono::duration_cast<std::chrono::seconds>(timing.join).count())};
 }
 
-Error Peers::failure(const std::string& loss) {
+Error Peers::fail_to_join(c10d::Store& store, const Error& own) const {
+  const auto fault = Heartbeat::decide(store, Fault{Fault::kAll, own.code(), own.what()});
+  if (serves()) std::this_thread::sleep_for(kReadFault);
+  return fault ? fault->error() : own;
+}
+
+void Peers::look() {
+  const auto fault = heartbeat_->fault();
+  if (!fault) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (!seen_) {
+    seen_ = now;
+    std::lock_guard lock(gpu_mutex_);
+    if (gpu_) gpu_->abort();
+  }
+  if (failed_ || holds_ > 0 || !last_resort_ || now - *seen_ < kGrace) return;
+  heartbeat_->wait_until_heard();
+  last_resort_(fault->error());
+}
+
+Error Peers::failure(const Fault& fault) {
   failed_ = true;
-  return {ExitCode::kFailure,
-          fmt::format("{}. This process (rank {}) cannot go on without it. See what that one said last, then "
-                      "start all of them again; --resume goes on from the last checkpoint.",
-                      loss, rendezvous_.rank)};
+  return fault.error();
 }
 
 }  // namespace tightloop

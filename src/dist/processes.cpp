@@ -4,8 +4,12 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/sum.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
 #include <deque>
 #include <map>
 #include <string>
@@ -109,6 +113,8 @@ std::function<void()> copied(const at::Tensor& to, const at::Tensor& from) {
   };
 }
 
+std::atomic<bool> met = false;
+
 /// Of one process: what it gives is what it gets.
 void copy_own(const at::Tensor& to, const at::Tensor& from) {
   if (to.const_data_ptr() != from.const_data_ptr()) to.copy_(from);
@@ -116,13 +122,16 @@ void copy_own(const at::Tensor& to, const at::Tensor& from) {
 
 }  // namespace
 
-Processes::Processes(const std::optional<Rendezvous>& rendezvous, const Timing& timing)
+Processes::Processes(const std::optional<Rendezvous>& rendezvous, const Timing& timing,
+                     LastResort last_resort)
     : rendezvous_(rendezvous.value_or(Rendezvous{})) {
+  met = true;
   if (rendezvous_.world == 1 && !rendezvous_.group_of_one) return;
   check_interface_settings();  // before anybody waits for us
-  peers_ = std::make_shared<Peers>(rendezvous_, timing);
+  peers_ = std::make_shared<Peers>(rendezvous_, timing, std::move(last_resort));
 }
 Processes::~Processes() = default;
+bool Processes::have_met() { return met; }
 
 void Processes::sum_(at::TensorList tensors) {
   if (!peers_) return;
@@ -277,6 +286,50 @@ void Processes::barrier() { sum(int64_t{0}); }
 
 void Processes::check() {
   if (peers_) peers_->check();
+}
+
+Error Processes::fail(const std::exception& error) {
+  const Error own = last_words(error);
+  if (dynamic_cast<const SharedError*>(&error)) return fail_together(own);
+  return peers_ ? peers_->fail(own) : own;
+}
+
+Error Processes::fail_together(const Error& error) { return peers_ ? peers_->fail_together(error) : error; }
+
+std::string Processes::name(int rank) const {
+  return peers_ ? peers_->name(rank) : fmt::format("rank {} of {}", rank, world());
+}
+
+Processes::Unhurried::Unhurried(Processes& processes) : peers_(processes.peers_) {
+  if (peers_) peers_->hold_last_resort(1);
+}
+Processes::Unhurried::~Unhurried() {
+  if (peers_) peers_->hold_last_resort(-1);
+}
+
+std::vector<std::string> Processes::gather(const std::string& text) {
+  if (!peers_) return {text};
+  const at::Tensor size = at::full({1}, static_cast<int64_t>(text.size()), at::kLong),
+                   sizes = at::zeros({world()}, at::kLong);
+  all_gather(sizes, size).wait();
+  const auto* count = sizes.const_data_ptr<int64_t>();
+  const int64_t most = *std::max_element(count, count + world());
+  const at::Tensor own = at::zeros({most}, at::kByte), all = at::zeros({world() * most}, at::kByte);
+  std::ranges::copy(text, reinterpret_cast<char*>(own.mutable_data_ptr<uint8_t>()));
+  all_gather(all, own).wait();
+  std::vector<std::string> texts;
+  const auto* bytes = reinterpret_cast<const char*>(all.const_data_ptr<uint8_t>());
+  for (int rank = 0; rank < world(); ++rank)
+    texts.emplace_back(bytes + rank * most, static_cast<size_t>(count[rank]));
+  return texts;
+}
+
+void Processes::tell_pace(double seconds) {
+  if (peers_) peers_->heartbeat().tell_pace(seconds);
+}
+
+std::vector<double> Processes::paces() {
+  return peers_ ? peers_->heartbeat().paces() : std::vector<double>(1);
 }
 
 }  // namespace tightloop

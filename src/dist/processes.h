@@ -7,8 +7,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "core/error.h"
 #include "dist/rendezvous.h"
 
 namespace tightloop {
@@ -49,29 +52,35 @@ class [[nodiscard]] Pending {
   std::function<void()> finish_;
 };
 
+/// Ends the program, where another process has failed and this one is in a computation that it cannot leave.
+using LastResort = std::function<void(const Error& why)>;
+
 /// The processes that train together, each on its share of the rows. All of them make the same calls in the
 /// same order. Alone (launched without torchrun, mpirun or srun), every call leaves things as they are and
 /// costs nothing.
 ///
-/// A peer may take its time; one that is dead ends every call, the one under way and those to come, within
-/// 10 seconds in an Error that says who it was. Calls on GPU tensors are different in that they do not wait:
-/// after waiting for the GPU by other means, ask check().
+/// A peer may take its time; one that has failed or is dead ends every call, the one under way and those to
+/// come, within 10 seconds in an Error that says who it was and why, in the same words and with the same exit
+/// code in every process. Calls may come from any thread, one at a time. Those on GPU tensors are different
+/// in that they do not wait: after waiting for the GPU by other means, ask check().
 class Processes {
  public:
   struct Timing {
     std::chrono::milliseconds join{300'000};  // for all to arrive
     std::chrono::milliseconds beat{500};      // between signs of life
-    int missed = 14;                          // of them in a row that make a peer dead
+    int missed = 12;                          // of them in a row that make a peer dead
   };
 
   /// Meets the others, or nobody where the environment names none.
   Processes() : Processes(rendezvous_from_environment()) {}
   explicit Processes(const std::optional<Rendezvous>& rendezvous) : Processes(rendezvous, Timing{}) {}
-  Processes(const std::optional<Rendezvous>& rendezvous, const Timing& timing);
+  Processes(const std::optional<Rendezvous>& rendezvous, const Timing& timing, LastResort last_resort = {});
   /// Waits a little until all are done, unless an exception is on its way.
   ~Processes();
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
+  /// Whether this process has met the others, or has tried to.
+  static bool have_met();
 
   int rank() const { return rendezvous_.rank; }
   int world() const { return rendezvous_.world; }
@@ -126,6 +135,34 @@ class Processes {
   void barrier();
   /// Throws where a peer is dead; waits for nothing.
   void check();
+
+  /// Tells the others that this process ends because of `error`, and gives what it is to end with itself: the
+  /// error of the process that failed first, with its rank and host, which all of them say.
+  Error fail(const std::exception& error);
+  /// The same for an error that all find, in the same words.
+  Error fail_together(const Error& error);
+  /// "rank 1 of 4 (host b)".
+  std::string name(int rank) const;
+
+  /// While one lives, the LastResort is not used: for work that is worth more than a quick end, such as a
+  /// save.
+  class Unhurried {
+   public:
+    explicit Unhurried(Processes& processes);
+    ~Unhurried();
+    Unhurried(const Unhurried&) = delete;
+    Unhurried& operator=(const Unhurried&) = delete;
+
+   private:
+    const std::shared_ptr<Peers> peers_;
+  };
+
+  /// The texts of all, by rank.
+  std::vector<std::string> gather(const std::string& text);
+  /// Seconds of its own work that a step takes this process; those of all, by rank, as they last told (0: not
+  /// yet). Neither waits for anybody.
+  void tell_pace(double seconds);
+  std::vector<double> paces();
 
  private:
   bool by_host(const at::Tensor& tensor) const;

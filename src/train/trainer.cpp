@@ -23,6 +23,7 @@
 #include "train/run/checkpoint.h"
 #include "train/run/run_length.h"
 #include "train/run/run_settings.h"
+#include "train/run/same_start.h"
 #include "train/run/saved_model.h"
 #include "train/run/step_size.h"
 #include "train/settings/auto_sizes.h"
@@ -106,6 +107,7 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
     hand_out();
   }
 
+  require_same_data(processes_, run_, history_.metadata());
   const at::Device target(device_.name());
   const auto dtype = compute_dtype(train.precision, device_);
   if (processes_.main()) warn_of_slow_products(dtype, device_);
@@ -285,10 +287,10 @@ TrainResult Trainer::run() {
                   {{"seconds", result.seconds}});
     return result;
   } catch (const std::exception& error) {
-    history_.wait();  // what a save has to say comes before the last word
-    const auto* known = dynamic_cast<const Error*>(&error);
-    const bool stopped = known && known->code() == ExitCode::kInterrupted;
-    history_.note(done_, stopped ? RunEvent::kStopped : RunEvent::kFailed, error.what());
+    const Error last = processes_.fail(error);  // the others need not wait for the save
+    history_.wait();                            // what a save has to say comes before the last word
+    const bool stopped = last.code() == ExitCode::kInterrupted;
+    history_.note(done_, stopped ? RunEvent::kStopped : RunEvent::kFailed, last.what());
     throw;
   }
 }

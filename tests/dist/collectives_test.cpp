@@ -176,7 +176,8 @@ TEST(Collectives, UnderWayEndWithWhoDied) {
   if (!in_child()) {
     const auto words = last_words(1, SIGKILL, "waiting");
     for (const char* which : {"all_reduce", "reduce_scatter", "all_gather"})
-      EXPECT_CONTAINS(words, std::string(which) + ": rank 1 of 2 does not answer any more");
+      EXPECT_CONTAINS(
+          words, std::string(which) + ": rank 1 of 2 (host " + host_name() + ") does not answer any more");
     EXPECT_CONTAINS(words, "--resume");
     return;
   }

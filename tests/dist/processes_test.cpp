@@ -273,7 +273,7 @@ void be_interrupted(const Processes::Timing& timing = {}) {
 TEST(Processes, AKilledPeerEndsAWaitingCall) {
   if (in_child()) return be_interrupted();
   const auto words = last_words(1, SIGKILL, "waiting");
-  EXPECT_CONTAINS(words, "last words: rank 1 of 2 does not answer any more");
+  EXPECT_CONTAINS(words, "last words: rank 1 of 2 (host " + host_name() + ") does not answer any more");
   EXPECT_CONTAINS(words, "--resume");
 }
 
@@ -290,15 +290,17 @@ TEST(Processes, TheDeathOfRank0IsNoticedToo) {
 // As if its machine had lost power: no connection is closed.
 TEST(Processes, APeerThatFallsSilentIsNoticed) {
   if (in_child()) return be_interrupted({.beat = milliseconds(50)});
-  EXPECT_CONTAINS(last_words(1, SIGSTOP, "waiting"), "last words: rank 1 of 2 does not answer any more");
+  EXPECT_CONTAINS(last_words(1, SIGSTOP, "waiting"),
+                  "last words: rank 1 of 2 (host " + host_name() + ") does not answer any more");
 }
 
 TEST(Processes, ASilentRank0IsNoticed) {
   if (in_child()) return be_interrupted({.beat = milliseconds(50)});
-  EXPECT_CONTAINS(last_words(0, SIGSTOP, "waiting"), "last words: rank 0, which serves the processes' store");
+  EXPECT_CONTAINS(last_words(0, SIGSTOP, "waiting"),
+                  "last words: rank 0 of 2 (host " + host_name() + "), which serves the processes' store,");
 }
 
-TEST(Processes, APeerThatEndsWithAnErrorSaysSo) {
+TEST(Processes, APeerThatEndsWithAnErrorThatItDoesNotTellIsNamed) {
   if (!in_child()) return expect_success(2);
   if (std::string(std::getenv("RANK")) == "1") {
     error_of(ExitCode::kData, [] {
@@ -309,7 +311,7 @@ TEST(Processes, APeerThatEndsWithAnErrorSaysSo) {
   }
   Processes processes;
   const auto message = error_of(ExitCode::kFailure, [&] { processes.sum(1.0); });
-  EXPECT_CONTAINS(message, "rank 1 of 2 has ended with an error");
+  EXPECT_CONTAINS(message, "rank 1 of 2 (host " + host_name() + "): has ended with an error");
 }
 
 TEST(Processes, AFailedShareOfANumberIsNotTheEnd) {

@@ -44,6 +44,13 @@ inline int free_port() {
   return ntohs(address.sin_port);
 }
 
+/// As processes name this machine.
+inline std::string host_name() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
 /// The running test in a process of its own.
 class Child {
  public:

@@ -30,6 +30,7 @@ FORBIDDEN = {
     "LOST": "work that was done, or the way to go on, is gone",
     "NO SENTENCE": "failed, and its message is none or a library's own text",
     "FALSE SUCCESS": "exit code 0, and the work was not done",
+    "OTHER WORDS": "processes that train together ended with other sentences, or with other exit codes",
 }
 CRASHED = re.compile(r"terminate called|Segmentation|core dumped|Aborted|Sanitizer|runtime error:|pure virtual")
 # Texts of libraries that reached the user as they are.

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/exam_report.h"
+#include "cli/last_words.h"
 #include "cli/main_settings.h"
 #include "cli/model_choice.h"
 #include "cli/recipe.h"
@@ -31,6 +32,7 @@
 #include "train/run/checkpoint_name.h"
 #include "train/run/resume_check.h"
 #include "train/run/run_share.h"
+#include "train/run/same_start.h"
 #include "train/settings/doubtful_settings.h"
 #include "train/settings/unused_settings.h"
 #include "train/trainer.h"
@@ -72,6 +74,7 @@ void examine(Trainer& trainer) {
   }
 }
 
+/// Says how the run ended.
 void finish(Trainer& trainer, const TrainResult& result, const fs::path& root) {
   if (!std::ranges::count(checkpoint_steps(RunFolder(root).checkpoints()), result.step))
     throw checkpoint_error("step {} was saved in '{}' and is not there any more.", result.step,
@@ -79,10 +82,8 @@ void finish(Trainer& trainer, const TrainResult& result, const fs::path& root) {
   const int64_t stop_at = trainer.recipe().train.stop_at;
   const std::string again = fmt::format("tightloop train --resume {}{}", shell_word(root.string()),
                                         stop_at > 0 && result.step >= stop_at ? " --train.stop_at 0" : "");
-  if (result.interrupted) {
-    log::info("Stopped after step {}; everything is saved. Go on with: {}", result.step, again);
-    throw Stop{static_cast<int>(ExitCode::kInterrupted)};
-  }
+  if (result.interrupted)
+    return log::info("Stopped after step {}; everything is saved. Go on with: {}", result.step, again);
   if (result.losses.size() > 2) log::info("Training loss\n{}", chart(result.losses, 60, 8));
   log::info("Trained to step {} in {}; saved in {}.", result.step, human_seconds(result.seconds),
             root.string());
@@ -191,7 +192,7 @@ std::unique_ptr<Trainer> begin(const Recipe& recipe, const RunFolder& run, const
   }
 }
 
-void train(const TrainArguments& options, const Settings& settings) {
+void require_right_use(const TrainArguments& options) {
   if (options.file.empty() == options.resume.empty() && !options.automatic()) {
     throw usage_error(
         "name a recipe, or a run to go on with: tightloop train configs/text.yaml --data.train FILES, or "
@@ -203,6 +204,16 @@ void train(const TrainArguments& options, const Settings& settings) {
     throw usage_error("--accept-changed-data goes with --resume.");
   if (options.overwrite && !options.resume.empty())
     throw usage_error("--overwrite replaces a run by a new one, and --resume goes on with it: not both.");
+}
+
+ExitCode nothing_to_do(const Resumption& resumption) {
+  log::info("{}", resumption.nothing_to_do);
+  return ExitCode::kOk;
+}
+
+/// Gives the exit code.
+ExitCode train_with(Processes& processes, const TrainArguments& options, const Settings& settings) {
+  require_right_use(options);
   Recipe recipe;
   Preface preface;
   if (!options.file.empty()) {
@@ -216,9 +227,9 @@ void train(const TrainArguments& options, const Settings& settings) {
     preface.warnings = unused_settings(recipe);
     std::ranges::move(doubtful_settings(recipe), std::back_inserter(preface.warnings));
   }
-  Processes processes;
   if (processes.world() > 1) terminal::use_plain_lines();
   if (!processes.main()) log::set_terminal_level(log::Level::kWarning);  // the main process speaks for all
+  if (!options.file.empty()) require_same_start(processes, recipe);
   const auto [claimed, is_new] = claim(recipe, options, processes);
   RunShare share(claimed, processes);
   const RunFolder& run = share.run();
@@ -227,8 +238,9 @@ void train(const TrainArguments& options, const Settings& settings) {
   if (!is_new) {
     how.resume_from = choose_checkpoint(share, processes);
     resumption = check_resume(run, *how.resume_from, {settings, options.accept_changed_data});
-    if (!resumption.nothing_to_do.empty()) return log::info("{}", resumption.nothing_to_do);
+    if (!resumption.nothing_to_do.empty()) return nothing_to_do(resumption);
     recipe = resumption.recipe;
+    require_same_start(processes, recipe);
     preface = {};
     if (options.automatic())
       preface.notes.push_back(fmt::format(
@@ -246,7 +258,7 @@ void train(const TrainArguments& options, const Settings& settings) {
         check_counts(run, *how.resume_from, trainer.metadata(), {settings, options.accept_changed_data}),
         std::back_inserter(resumption.notes));
     check_resumed_epochs(trainer.recipe(), run, *how.resume_from, resumption);
-    if (!resumption.nothing_to_do.empty()) return log::info("{}", resumption.nothing_to_do);
+    if (!resumption.nothing_to_do.empty()) return nothing_to_do(resumption);
   }
   how = {};  // the checkpoint's files are not kept open while newer ones take their place
   share.drop_checkpoints();
@@ -254,6 +266,21 @@ void train(const TrainArguments& options, const Settings& settings) {
   evaluate_translations(trainer);
   const TrainResult result = trainer.run();
   if (processes.main()) finish(trainer, result, run.root());
+  return result.interrupted ? ExitCode::kInterrupted : ExitCode::kOk;
+}
+
+void train(const TrainArguments& options, const Settings& settings) {
+  ExitCode code = ExitCode::kOk;
+  {
+    // Before anything that may fail in one of them and not in the others.
+    Processes processes(rendezvous_from_environment(), {}, say_and_exit);
+    try {
+      code = train_with(processes, options, settings);
+    } catch (const std::exception& error) {
+      throw processes.fail(error);
+    }
+  }
+  if (code != ExitCode::kOk) throw Stop{static_cast<int>(code)};
 }
 
 }  // namespace

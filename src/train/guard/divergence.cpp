@@ -6,13 +6,15 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "dist/fault.h"
 
 namespace tightloop {
 
 namespace {
 
+/// Losses are added up over the processes, so that all of them find the same.
 template <class... Args>
-Error failure(fmt::format_string<Args...> format, Args&&... args) {
+SharedError failure(fmt::format_string<Args...> format, Args&&... args) {
   return {ExitCode::kFailure, fmt::format(format, std::forward<Args>(args)...)};
 }
 

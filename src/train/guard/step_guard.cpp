@@ -37,6 +37,9 @@ StepGuard::StepGuard(const TrainConfig& train, const ModelConfig& model, bool ra
   divergence_ = make_divergence();
   if (train.on_spike == OnSpike::kSkip)
     device_spikes_ = std::make_unique<DeviceSpikeFilter>(device, train.spike_deviations);
+  if (processes.world() > 1)
+    stragglers_ =
+        std::make_unique<StragglerWatch>(processes, [](const std::string& text) { log::warn("{}", text); });
 }
 
 std::unique_ptr<DivergenceGuard> StepGuard::make_divergence() const {
@@ -61,6 +64,7 @@ std::string StepGuard::way_back(int64_t step) const {
 }
 
 void StepGuard::step(const StepSums& sums, int64_t done) {
+  if (stragglers_) stragglers_->step(sums, run_ ? run_->task.waited() : 0);
   if (spike_ > 0) return held_back_.push_back(sums);
   if (!sums[LossBuffer::kSkipped] || sums[LossBuffer::kSpike] != 0)
     skipped_in_a_row_ = searched_in_a_row_ = 0;

@@ -11,13 +11,15 @@
 #include "train/guard/diagnosis.h"
 #include "train/guard/divergence.h"
 #include "train/guard/spike_filter.h"
+#include "train/guard/straggler_watch.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_history.h"
 
 namespace tightloop {
 
 /// Judges the steps of a run as their sums arrive, late: whether the run has diverged (DivergenceGuard),
-/// whether a loss is a spike (train.on_spike), and why an update was skipped (diagnose()). Incidents are
+/// whether a loss is a spike (train.on_spike), why an update was skipped (diagnose()), and which process the
+/// others wait for (StragglerWatch). Incidents are
 /// warnings and lines of events.jsonl; of those that follow each other, and of more than a few in a run, the
 /// later ones are not looked into.
 class StepGuard {
@@ -66,6 +68,7 @@ class StepGuard {
   std::unique_ptr<DivergenceGuard> divergence_;
   SpikeFilter spikes_;
   std::unique_ptr<DeviceSpikeFilter> device_spikes_;
+  std::unique_ptr<StragglerWatch> stragglers_;  // where there are several processes
   int64_t spike_ = 0, last_spike_ = 0;
   std::vector<StepSums> held_back_;  // from the spike on: of steps that will not have been
   int64_t skipped_in_a_row_ = 0, searched_in_a_row_ = 0;  // for a loss scale: those are counted apart

@@ -197,6 +197,7 @@ RunFolder RunHistory::write_checkpoint(const Order& order) {
 }
 
 void RunHistory::write(const Order& order) {
+  const Processes::Unhurried unhurried(processes_);
   const auto [step, error] = [&]() -> Outcome {
     try {
       const Snapshot::Reading reading(order.state);

@@ -44,23 +44,6 @@ bool is_tokenizer_file(const fs::path& file) {
   return is_file(file) && !file.filename().string().starts_with('.') && endings.contains(file.extension());
 }
 
-std::string tokenizer_hash(const RunFolder& run) {
-  Hasher hasher;
-  const auto add = [&](const std::string& text) {
-    const uint64_t size = text.size();
-    hasher.update(&size, sizeof size);
-    hasher.update(text.data(), size);
-  };
-  for (const fs::path& folder : {run.tokenizer(), run.target_tokenizer()}) {
-    for (const fs::path& file : folder_entries(folder)) {
-      if (!is_tokenizer_file(file)) continue;
-      add((folder.filename() / file.filename()).string());
-      add(read_file(file));
-    }
-  }
-  return hex64(hasher.digest());
-}
-
 void compare_tokenizer(const RunFolder& run, const nlohmann::json& metadata) {
   if (!metadata.contains(kTokenizer)) return;
   const auto was = metadata.at(kTokenizer).get<std::string>(), is = tokenizer_hash(run);
@@ -77,6 +60,23 @@ void compare_tokenizer(const RunFolder& run, const nlohmann::json& metadata) {
 using Values = std::map<std::string, std::string>;
 
 }  // namespace
+
+std::string tokenizer_hash(const RunFolder& run) {
+  Hasher hasher;
+  const auto add = [&](const std::string& text) {
+    const uint64_t size = text.size();
+    hasher.update(&size, sizeof size);
+    hasher.update(text.data(), size);
+  };
+  for (const fs::path& folder : {run.tokenizer(), run.target_tokenizer()}) {
+    for (const fs::path& file : folder_entries(folder)) {
+      if (!is_tokenizer_file(file)) continue;
+      add((folder.filename() / file.filename()).string());
+      add(read_file(file));
+    }
+  }
+  return hex64(hasher.digest());
+}
 
 nlohmann::json setting_json(const std::string& text) {
   const auto value = nlohmann::json::parse(shallow_json(text), nullptr, /*allow_exceptions=*/false);

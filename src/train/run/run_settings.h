@@ -20,6 +20,9 @@ std::map<std::string, std::string> values_in(const std::string& yaml);
 /// Such a value for programs: a number as a number, a list as a list, a word as a string.
 nlohmann::json setting_json(const std::string& text);
 
+/// Of the files of the run's tokenizers that decide ids.
+std::string tokenizer_hash(const RunFolder& run);
+
 /// Whether its config.yaml is one that write_settings wrote, changed since or not; a recipe is none.
 bool has_settings_of_a_run(const RunFolder& run);
 
