@@ -13,6 +13,7 @@
 #include "core/log.h"
 #include "core/terminal/terminal.h"
 #include "dist/interfaces.h"
+#include "dist/launcher.h"
 #include "dist/peers.h"
 
 namespace tightloop {
@@ -112,7 +113,8 @@ void copy_own(const at::Tensor& to, const at::Tensor& from) {
 Processes::Processes(const std::optional<Rendezvous>& rendezvous, const Timing& timing)
     : rendezvous_(rendezvous.value_or(Rendezvous{})) {
   if (rendezvous_.world == 1 && !rendezvous_.group_of_one) return;
-  check_interface_settings();  // before anybody waits for us
+  if (const auto named = variable("GLOO_SOCKET_IFNAME"); !named.empty())
+    gloo_interfaces(named, interfaces());  // an error before anybody waits for us
   peers_ = std::make_shared<Peers>(rendezvous_, timing);
 }
 Processes::~Processes() = default;
