@@ -13,7 +13,6 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "dist/launcher.h"
 
 namespace tightloop {
 
@@ -121,12 +120,6 @@ void check_nccl_interfaces(const std::string& value, const std::vector<Interface
   };
   if (std::ranges::none_of(there, [&](const auto& one) { return named(one) != others; }))
     throw no_such_interface("NCCL_SOCKET_IFNAME", value, there);
-}
-
-void check_interface_settings() {
-  if (const auto named = variable("GLOO_SOCKET_IFNAME"); !named.empty()) gloo_interfaces(named, interfaces());
-  if (const auto named = variable("NCCL_SOCKET_IFNAME"); !named.empty())
-    check_nccl_interfaces(named, interfaces());
 }
 
 }  // namespace tightloop

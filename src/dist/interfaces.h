@@ -30,7 +30,5 @@ std::vector<std::string> gloo_interfaces(const std::string& value, const std::ve
 /// The same where $NCCL_SOCKET_IFNAME leaves none: beginnings of names, after '=' whole names, after '^'
 /// those that are not to be used.
 void check_nccl_interfaces(const std::string& value, const std::vector<Interface>& there);
-/// Both of them, as the environment has them.
-void check_interface_settings();
 
 }  // namespace tightloop

@@ -40,6 +40,8 @@ void register_gpu_process_group(MakeGpuGroup make) { gpu_maker() = make; }
 ProcessGroup make_gpu_group(const Store& store, int rank, int world) {
   if (!gpu_maker())
     throw device_error("processes cannot exchange GPU tensors: the CUDA plug-in is not there.");
+  if (const auto named = variable("NCCL_SOCKET_IFNAME"); !named.empty())
+    check_nccl_interfaces(named, interfaces());
   return gpu_maker()(store, rank, world);
 }
 

@@ -19,6 +19,7 @@
 #include "core/log.h"
 #include "core/terminal/terminal.h"
 #include "dist/interfaces.h"
+#include "dist/launcher.h"
 #include "dist/peers.h"
 
 namespace tightloop {
@@ -127,7 +128,8 @@ Processes::Processes(const std::optional<Rendezvous>& rendezvous, const Timing& 
     : rendezvous_(rendezvous.value_or(Rendezvous{})) {
   met = true;
   if (rendezvous_.world == 1 && !rendezvous_.group_of_one) return;
-  check_interface_settings();  // before anybody waits for us
+  if (const auto named = variable("GLOO_SOCKET_IFNAME"); !named.empty())
+    gloo_interfaces(named, interfaces());  // an error before anybody waits for us
   peers_ = std::make_shared<Peers>(rendezvous_, timing, std::move(last_resort));
 }
 Processes::~Processes() = default;

@@ -1,7 +1,7 @@
 // Several processes, as launchers start them. Those that are not installed here are skipped.
 #include <sys/stat.h>
 
-#include <set>
+#include <algorithm>
 
 #include "program.h"
 
@@ -101,6 +101,26 @@ TEST(Launch, ContradictoryVariablesAreAUsageError) {
                                of_two("a"));
   EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
   EXPECT_TRUE(contains(outcome.output, "RANK is 0, but OMPI_COMM_WORLD_RANK")) << outcome.output;
+}
+
+// A signal to one of the processes is a wish of all: one checkpoint, at a step that they agree on.
+TEST(Launch, Usr1ToOneProcessHasAllOfThemSave) {
+  const TempFolder folder;
+  const std::string env = "env WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(some_port());
+  const std::string train = " '" + kProgram + "' train " + tiny() +
+                            "--train.micro_batch 4 --train.save_steps 0 --train.save_minutes 0 "
+                            "--train.eval_steps 0 --train.steps 1000000 --run.name a";
+  const auto outcome =
+      run(folder.path(), env + " RANK=1 LOCAL_RANK=1" + train + " & one=$!; " + env + " RANK=0 LOCAL_RANK=0" +
+                             train +
+                             " & zero=$!; until grep -q global_step runs/a/metrics.jsonl; do "
+                             "sleep 0.05; done 2>/dev/null; kill -USR1 $one; until grep -q "
+                             "'\"event\":\"saved\"' runs/a/events.jsonl; do kill -0 $zero || "
+                             "break; sleep 0.05; done; sleep 0.3; kill -TERM $one; wait $zero");
+  EXPECT_EQ(outcome.exit_code, 130) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "SIGUSR1: step ")) << outcome.output;
+  const auto steps = run(folder.path(), "ls runs/a/checkpoints");
+  EXPECT_EQ(std::ranges::count(steps.output, '\n'), 2) << "the one asked for, and the last\n" << steps.output;
 }
 
 // Rank 1 is killed twice in mid-run; torchrun starts both again.

@@ -61,6 +61,7 @@ TEST(House, ChoicesAreNotComparedAsText) {
       {"train/engine/precision.cpp", {"auto"}},
       {"model/model_config.cpp", {"auto", "none", "all"}},
       {"cli/verbs/checkpoint.cpp", {"last"}},
+      {"cli/verbs/train.cpp", {"auto"}},
       {"tokenizer/jinja/call_function.cpp", {"last"}},
       {"model/families/llama/llama_huggingface.cpp", {"llama3"}},
       {"data/render/json_messages.cpp", {"text"}},
