@@ -2,7 +2,7 @@
 # Everything that needs a GPU, in one call, with a table at the end. Runs from a checkout whose programs were built elsewhere:
 #   bench/pack.sh carry                    where it was built: programs and the libraries that the GPU machine lacks -> carry/
 #   bench/on_gpu.sh carry OUT [PART...]    where the GPU is: logs go to OUT/
-# Parts: tests sanitizer steps variants older kernels naive graphs memory data costs watching deterministic quickstart resume losses stages shakespeare translation pairs decoding ablation (default: all).
+# Parts: tests sanitizer steps several variants older kernels naive graphs memory data costs watching deterministic quickstart resume losses stages shakespeare translation pairs decoding ablation (default: all).
 # The GPU machine must have the torch version of tools/versions in its Python. Texts, where a part wants some, lie in carry/data.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -52,6 +52,31 @@ END
 steps() {
   row "AdamW alone, gpt2-124m" "$(tightloop bench update bench/workloads/gpt2-124m.yaml --json 2>>"$out/errors.txt")"
   for w in $works; do row "step $w" "$(step "$(workload "$w")" --synthetic --steps 20 | brief)"; done
+}
+
+# NCCL in a group of one, so that every collective is called and captured, beside the plain path: alternately, then 200 steps of each, whose
+# weights must be the same bits. Then two processes that share the GPU, through the host, beside one on all rows.
+several() {
+  local alone="RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=29511 TIGHTLOOP_GROUP_OF_ONE=1" w round shard
+  for w in ${WORKS:-gpt2-124m minimind-64m}; do
+    for round in 1 2 3; do
+      row "$w alone, $round" "$(step "$(workload "$w")" --synthetic --steps 20 | brief)"
+      for shard in none optimizer; do row "$w group of one, shard $shard, $round" "$(export $alone; step "$(workload "$w")" --synthetic --steps 20 --dist.shard $shard | brief)"; done
+    done
+  done
+  local recipe="configs/quickstart.yaml --train.steps 200 --train.precision bf16 --train.deterministic true --train.eval_steps 0 --run.dir $work"
+  tightloop train $recipe --run.name alone >"$out/several.txt" 2>&1
+  for shard in none optimizer gradients; do
+    (export $alone; tightloop train $recipe --run.name group-$shard --dist.shard $shard --dist.reduce compute >>"$out/several.txt" 2>&1)
+    row "200 steps, group of one, shard $shard" "$(tightloop checkpoint diff "$work/alone@200" "$work/group-$shard@200" 2>&1 | tail -3 | paste -sd" ")"
+    grep -h "graphs\|captured" "$work/group-$shard/log.txt" | tail -1
+  done
+  for rank in 1 0; do
+    (export RANK=$rank LOCAL_RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29512
+     tightloop train $recipe --run.name two --train.device cuda:0 --train.micro_batch 64 --dist.backend gloo >"$out/several.$rank.txt" 2>&1) &
+  done
+  wait
+  row "200 steps, two processes on one GPU" "$(tightloop checkpoint diff "$work/alone@200" "$work/two@200" 2>&1 | tail -1)"
 }
 
 # The same with what recipes leave out: fp8, nanochat's windows, dropout.
@@ -308,7 +333,7 @@ ablation() {
 
 [ -e "$carry/libtightloop_cuda.so" ] || gunzip -k "$carry/libtightloop_cuda.so.gz"
 tightloop doctor >"$out/doctor.txt"
-for part in "${@:-tests sanitizer steps variants kernels naive graphs memory data costs watching deterministic quickstart resume losses stages shakespeare translation pairs decoding ablation}"; do
+for part in "${@:-tests sanitizer steps several variants kernels naive graphs memory data costs watching deterministic quickstart resume losses stages shakespeare translation pairs decoding ablation}"; do
   for one in $part; do
     started_part=$SECONDS
     "$one"

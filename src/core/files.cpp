@@ -236,6 +236,37 @@ void FileWriter::close() {
   if (!synced || !closed) throw checkpoint_error("cannot write '{}' to disk: {}.", path_.string(), reason());
 }
 
+PieceWriter::PieceWriter(const fs::path& path) : path_(path) {
+  descriptor_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (descriptor_ < 0) throw checkpoint_error("cannot write '{}': {}.", path_.string(), reason());
+}
+
+PieceWriter::~PieceWriter() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void PieceWriter::write(uint64_t offset, const void* data, size_t size) {
+  const char* bytes = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t wrote = ::pwrite(descriptor_, bytes, size, static_cast<off_t>(offset));
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) throw checkpoint_error("cannot write '{}': {}.", path_.string(), reason());
+    bytes += wrote, offset += static_cast<uint64_t>(wrote);
+    size -= static_cast<size_t>(wrote);
+  }
+}
+
+void PieceWriter::resize(uint64_t bytes) {
+  if (::ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0)
+    throw checkpoint_error("cannot write '{}': {}.", path_.string(), reason());
+}
+
+void PieceWriter::close() {
+  const bool synced = ::fsync(descriptor_) == 0;
+  const bool closed = ::close(std::exchange(descriptor_, -1)) == 0;
+  if (!synced || !closed) throw checkpoint_error("cannot write '{}' to disk: {}.", path_.string(), reason());
+}
+
 MappedFile::MappedFile(const fs::path& path) : path_(path) {
   require_regular_file(path, "only a regular file can be mapped.");
   const InputFile file(path);

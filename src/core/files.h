@@ -71,6 +71,24 @@ class FileWriter {
   int descriptor_;
 };
 
+/// Writes pieces of a file that is there already, each where it belongs; several processes may do so at once.
+/// close() syncs what was written.
+class PieceWriter {
+ public:
+  explicit PieceWriter(const fs::path& path);
+  ~PieceWriter();
+  PieceWriter(const PieceWriter&) = delete;
+  PieceWriter& operator=(const PieceWriter&) = delete;
+  void write(uint64_t offset, const void* data, size_t size);
+  /// Makes the file so long; what was not written is zeros.
+  void resize(uint64_t bytes);
+  void close();
+
+ private:
+  fs::path path_;
+  int descriptor_;
+};
+
 /// A read-only memory map of a whole file. An empty file maps to an empty span.
 class MappedFile {
  public:

@@ -54,6 +54,7 @@ Peers::Peers(const Rendezvous& rendezvous, const Processes::Timing& timing, Last
     // Before the group: one that dies now would keep the others waiting for its connections.
     heartbeat_ =
         std::make_unique<Heartbeat>(own, std::move(peers), HeartbeatTiming{timing.beat, timing.missed});
+    board_ = c10::make_intrusive<c10d::PrefixStore>(prefix_ + "/board", connect(timing, /*serve=*/false));
     ticker_.emplace(kTick, [this] { look(); });
     gloo_ =
         make_gloo_group(named("gloo"), rendezvous.rank, rendezvous.world, rendezvous.address, timing.join);
@@ -89,6 +90,17 @@ void Peers::part(bool failing) {
   if (!heartbeat_->stop()) heartbeat_.release();
   // Threads that wait for a dead peer cannot be joined; they end with the process, which is about to.
   if (failing || lost) gloo_.release(), gpu_.release(), store_.release();
+}
+
+void Peers::post(const std::string& name, const std::string& text) {
+  const std::lock_guard lock(board_mutex_);
+  board_->set(name, text);
+}
+
+std::optional<std::string> Peers::find_post(const std::string& name) {
+  const std::lock_guard lock(board_mutex_);
+  if (!board_->check({name})) return {};
+  return board_->get_to_str(name);
 }
 
 void Peers::check() {

@@ -38,6 +38,10 @@ class Peers {
   /// On the CPU the host waits, on a GPU the current stream does.
   void wait(const Work& work, const at::Tensor& tensor);
 
+  /// Texts that processes leave for each other.
+  void post(const std::string& name, const std::string& text);
+  std::optional<std::string> find_post(const std::string& name);
+
   /// What this process ends with because of an error of its own: that, or what another failed with before.
   Error fail(const Error& own);
   /// The same for an error that all find, in the same words.
@@ -70,6 +74,8 @@ class Peers {
   std::atomic<bool> failed_ = false;                           // this process knows why it ends
   std::optional<std::chrono::steady_clock::time_point> seen_;  // when the ticker saw the fault
   Store store_;
+  std::mutex board_mutex_;
+  Store board_;  // a connection for what is posted
   ProcessGroup gloo_;
   std::mutex gpu_mutex_;
   ProcessGroup gpu_;

@@ -13,6 +13,7 @@
 #include <deque>
 #include <map>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -281,6 +282,19 @@ double Processes::broadcast_value(double value, int root) {
   } catch (const std::exception& error) {
     log::warn("A number could not be shared between the processes: {}", first_line(error.what()));
     return value;
+  }
+}
+
+void Processes::post(const std::string& name, const std::string& text) {
+  if (peers_) peers_->post(name, text);
+}
+
+std::string Processes::posted(const std::string& name) {
+  constexpr std::chrono::milliseconds kLook{10};
+  TORCH_CHECK(peers_, "nobody posts anything to a process that is alone");
+  for (;; std::this_thread::sleep_for(kLook)) {
+    if (auto text = peers_->find_post(name)) return *text;
+    check();
   }
 }
 

@@ -131,6 +131,12 @@ class Processes {
   /// The value of `root`. Where that fails it warns and gives our own: for numbers that only inform.
   double broadcast_value(double value, int root = 0);
 
+  /// A text that every process can read from here on, once under a name. From any thread: for what is agreed
+  /// on beside the training.
+  void post(const std::string& name, const std::string& text);
+  /// Waits for one. Throws where a peer is dead.
+  std::string posted(const std::string& name);
+
   /// Waits until all have come here.
   void barrier();
   /// Throws where a peer is dead; waits for nothing.

@@ -24,6 +24,7 @@ Rendezvous by_torchrun(bool torchrun) {
   rendezvous.store_runs = variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
   rendezvous.attempt =
       fmt::format("{}/{}", variable("TORCHELASTIC_RUN_ID"), variable("TORCHELASTIC_RESTART_COUNT"));
+  rendezvous.group_of_one = variable("TIGHTLOOP_GROUP_OF_ONE") == "1";
   rendezvous.launcher = torchrun ? "torchrun" : "RANK and WORLD_SIZE in the environment";
   return rendezvous;
 }

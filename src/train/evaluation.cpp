@@ -43,8 +43,9 @@ Trainer::Next Trainer::evaluate(int64_t step, TrainResult& result) {
   processes_.broadcast(decision);
   next = static_cast<Next>(decision.item<int64_t>());
   if (loss) {
-    result.held_out_loss = *loss;
-    guard_->divergence().evaluated(step, *loss);
+    const double measured = loss.value();
+    result.held_out_loss = measured;
+    guard_->divergence().evaluated(step, measured);
     if (history_.removal_is_due() && history_.saved() == step) history_.remove_old();
   }
   if (next == Next::kStopEarly && processes_.main()) log::info("Stopping: {}.", history_.best().text());

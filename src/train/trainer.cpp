@@ -400,22 +400,31 @@ void Trainer::save(int64_t step, bool last, bool passing) {
   // of gradients half done: those weights are not saved.
   processes_.check();
   guard_->divergence().before_save();
-  // What is sharded takes all processes to be whole again.
-  const bool sharded = optimizer_->sharded();
+  // What is sharded each writes for itself, or, where not all see the run's folder, sends to the main one.
+  const bool sharded = optimizer_->sharded(), together = sharded && (!share_ || share_->everywhere());
+  if (together && !shared_files_)
+    shared_files_ = std::make_shared<SharedCheckpoint>(
+        SharedFile(kWeightsFile, optimizer_->weight_slices(), task_->frozen(), processes_),
+        SharedFile(kOptimizerFile, optimizer_->state_slices(), guard_->state(), processes_), processes_);
   NamedTensors weights, moments;
-  if (sharded) weights = optimizer_->weights(), moments = optimizer_->state();
+  if (sharded && !together) weights = optimizer_->weights(), moments = optimizer_->state();
   const auto state = [&] {
-    RunSnapshot now{.weights = sharded ? std::move(weights) : optimizer_->weights(),
-                    .optimizer = sharded ? std::move(moments) : optimizer_->state(),
-                    .fresh = sharded,
-                    .frozen = task_->frozen(),
-                    .consumed = consumed_,
-                    .totals = progress_->totals(),
-                    .evaluates = evaluator_->possible()};
-    std::ranges::move(guard_->state(), std::back_inserter(now.optimizer));
+    RunSnapshot now{
+        .consumed = consumed_, .totals = progress_->totals(), .evaluates = evaluator_->possible()};
+    if (together) {
+      now.weights = shared_files_->weights().own(optimizer_->weight_slices(), task_->frozen());
+      now.optimizer = shared_files_->optimizer().own(optimizer_->state_slices(), guard_->state());
+      now.shared = shared_files_;
+      return now;
+    }
+    now.weights = sharded ? std::move(weights) : optimizer_->weights();
+    now.optimizer = sharded ? std::move(moments) : optimizer_->state();
+    now.fresh = sharded, now.frozen = task_->frozen();
+    for (const auto& [name, tensor] : guard_->state())
+      now.optimizer.emplace_back(name, sharded ? tensor.clone() : tensor);
     return now;
   };
-  history_.save(step, state, last, passing);
+  history_.save(step, state, last, passing, together);
 }
 
 void Trainer::take_steps(int64_t steps, std::vector<StepSums>& sums) {

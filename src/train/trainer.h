@@ -144,6 +144,7 @@ class Trainer {
   Processes& processes_;
   RunShare* share_;
   Device& device_;
+  std::shared_ptr<SharedCheckpoint> shared_files_;  // where the state is sharded, once it was saved
   RunHistory history_;
   DeviceUse use_;
   std::unique_ptr<Task> task_;

@@ -89,16 +89,17 @@ void expect_same_as_alone(const Division& division, int64_t steps, double losses
   EXPECT_LT(loss_error, losses);
   EXPECT_LT(weight_error, weights);
   EXPECT_LT(worst(several.checkpoint.optimizer, one.checkpoint.optimizer), 100 * weights);
-  if (const char* to = std::getenv("TIGHTLOOP_EQUALITY"))
+  if (const char* to = std::getenv("TIGHTLOOP_SHARDING"))
     write_file_whole(fs::path(to) / ::testing::UnitTest::GetInstance()->current_test_info()->name(),
                      fmt::format("{:.1e} {:.1e}\n", loss_error, weight_error));
 }
 
-#define SHARDING_TEST(name, ...)                            \
-  TEST(Sharding, name) {                                    \
-    const Division division{__VA_ARGS__};                   \
-    if (!in_child()) return expect_success(division.world); \
-    expect_same_as_alone(division, 20, 1e-5, 1e-3);         \
+#define SHARDING_TEST(name, ...)                                                             \
+  TEST(Sharding, name) {                                                                     \
+    const Division division{__VA_ARGS__};                                                    \
+    if (!in_child()) return expect_success(division.world);                                  \
+    /* TIGHTLOOP_SHARDING=FOLDER: 50 steps, and the errors into FOLDER. */                   \
+    expect_same_as_alone(division, std::getenv("TIGHTLOOP_SHARDING") ? 50 : 20, 1e-5, 1e-3); \
   }
 
 SHARDING_TEST(NothingTwo, .world = 2)
@@ -152,6 +153,32 @@ TEST(Sharding, GoesOnWithAnotherNumberOfProcessesAndAnotherShard) {
   Trainer(recipe, run, {.resume_from = load_checkpoint(run.checkpoints())}).run();
   const Outcome one = outcome_of(recipe, folder / "one", nullptr);
   EXPECT_LT(worst(load_checkpoint(run.checkpoints()).weights, one.checkpoint.weights), 1e-3);
+}
+
+TEST(Sharding, AllProcessesWriteOneFile) {
+  if (!in_child()) return expect_success(3);
+  const fs::path folder = std::getenv("TIGHTLOOP_TEST_FOLDER");
+  auto recipe = recipe_of({.world = 3, .shard = Shard::kOptimizer}, 6);
+  recipe.train.save_steps = 2;
+  Processes processes;
+  outcome_of(recipe, folder / "run", &processes);
+  if (!processes.main()) return;
+  const fs::path checkpoints = RunFolder(folder / "run").checkpoints();
+  for (const int64_t step : {2, 4, 6}) {
+    const auto files = read_checkpoint_state(checkpoints, step).files;
+    for (const char* name : {kWeightsFile, kOptimizerFile}) {
+      EXPECT_GT(files.at(name).at("pieces").size(), 3U) << name;
+      EXPECT_EQ(file_bytes(checkpoint_folder(checkpoints, step) / name), files.at(name).at("bytes"));
+    }
+    load_checkpoint(checkpoints, step);
+  }
+  // One byte that another process wrote is damaged.
+  const auto path = checkpoint_folder(checkpoints, 6) / kOptimizerFile;
+  auto bytes = read_file(path);
+  bytes[bytes.size() - 5] ^= 1;
+  write_file_whole(path, bytes);
+  EXPECT_CONTAINS(error_of(ExitCode::kCheckpoint, [&] { load_checkpoint(checkpoints, 6); }), "checksum");
+  EXPECT_EQ(load_checkpoint(checkpoints).step, 4) << "the newest that is whole";
 }
 
 // What bf16 costs where gradients are added up in it, as a figure: fp32 must be the nearer one.

@@ -15,6 +15,8 @@
 #include "cli/at_least.h"
 #include "cli/bench/bench_common.h"
 #include "cli/verbs.h"
+#include "core/log.h"
+#include "dist/processes.h"
 #include "ops/attention/attention_counter.h"
 #include "train/engine/device_speed.h"
 #include "train/engine/precision.h"
@@ -181,7 +183,9 @@ void bench_step(const BenchStepArguments& options, const Settings& settings) {
                              times.milliseconds, times.tokens_s, times.syncs, options.steps));
   }
   const BenchFolder scratch;
-  Trainer trainer(recipe, RunFolder::create(scratch.path / "a", false));
+  Processes processes;  // of several, the others measure beside this one
+  if (!processes.main()) log::set_terminal_level(log::Level::kWarning);
+  Trainer trainer(recipe, RunFolder::create(scratch.path / "a", false), {.processes = &processes});
   if (!options.against.empty()) return compare(trainer, options, recipe, scratch.path / "b");
   constexpr int64_t kTraced = 3;  // steps
   StepTimer timer(trainer);

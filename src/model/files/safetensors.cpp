@@ -110,22 +110,35 @@ at::Tensor tensor_at(const Entry& entry, const char* data, const std::shared_ptr
 
 }  // namespace
 
+SafetensorsLayout::SafetensorsLayout(const std::vector<Tensor>& tensors,
+                                     const std::map<std::string, std::string>& metadata) {
+  nlohmann::ordered_json header;
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  uint64_t offset = 0;
+  for (const auto& [name, dtype, sizes] : tensors) {
+    uint64_t size = c10::elementSize(dtype);
+    for (const int64_t one : sizes) size *= static_cast<uint64_t>(one);
+    header[name] = {
+        {"dtype", dtype_name(dtype)}, {"shape", sizes}, {"data_offsets", {offset, offset + size}}};
+    begin[name] = offset;
+    offset += size;
+  }
+  std::string text = header.is_null() ? "{}" : header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // the data stays aligned
+  const uint64_t length = text.size();
+  head = std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;
+  for (auto& [name, at] : begin) at += head.size();
+  bytes = head.size() + offset;
+}
+
 uint64_t write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                            const std::map<std::string, std::string>& metadata,
                            const std::function<void(uint64_t)>& wrote) {
   constexpr size_t kPiece = 16 << 20;
-  nlohmann::ordered_json header;
-  if (!metadata.empty()) header["__metadata__"] = metadata;
-  uint64_t offset = 0;
-  for (const auto& [name, tensor] : tensors) {
-    header[name] = {{"dtype", dtype_name(tensor.scalar_type())},
-                    {"shape", tensor.sizes().vec()},
-                    {"data_offsets", {offset, offset + tensor.nbytes()}}};
-    offset += tensor.nbytes();
-  }
-  std::string text = header.is_null() ? "{}" : header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // the data stays aligned
-
+  std::vector<SafetensorsLayout::Tensor> shapes;
+  for (const auto& [name, tensor] : tensors)
+    shapes.push_back({name, tensor.scalar_type(), tensor.sizes().vec()});
+  const SafetensorsLayout layout(shapes, metadata);
   Hasher hasher;
   FileWriter writer(path);
   const auto put = [&](const void* data, size_t size) {
@@ -137,9 +150,7 @@ uint64_t write_safetensors(const std::filesystem::path& path, const NamedTensors
       if (wrote) wrote(bytes);
     }
   };
-  const uint64_t length = text.size();
-  put(&length, sizeof length);
-  put(text.data(), text.size());
+  put(layout.head.data(), layout.head.size());
   for (const auto& [name, tensor] : tensors) {
     const auto dense = tensor.detach().to(at::kCPU).contiguous();
     put(dense.const_data_ptr(), dense.nbytes());

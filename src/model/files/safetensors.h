@@ -22,6 +22,20 @@ uint64_t write_safetensors(const std::filesystem::path& path, const NamedTensors
                            const std::function<void(uint64_t)>& wrote = {});
 uint64_t bytes_of(const NamedTensors& tensors);
 
+/// Where everything is in a .safetensors file, for those who write it in pieces.
+struct SafetensorsLayout {
+  struct Tensor {
+    std::string name;
+    at::ScalarType dtype;
+    std::vector<int64_t> sizes;
+  };
+  SafetensorsLayout(const std::vector<Tensor>& tensors, const std::map<std::string, std::string>& metadata);
+
+  std::string head;                       // what the file begins with
+  std::map<std::string, uint64_t> begin;  // of each tensor's bytes in the file
+  uint64_t bytes = 0;                     // of the file
+};
+
 /// A .safetensors file, memory-mapped. The tensors share the map, which lives as long as any of them.
 struct Safetensors {
   std::map<std::string, at::Tensor> tensors;

@@ -21,8 +21,6 @@ namespace tightloop {
 
 namespace {
 
-constexpr const char* kWeights = "model.safetensors";
-constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kState = "state.json";
 constexpr const char* kPartial = ".partial";    // begins an ending: not whole yet, or no more
 constexpr const char* kReplaced = ".replaced";  // whole, and out of the way of a new one of the same step
@@ -83,8 +81,26 @@ Safetensors read_tensors(const fs::path& folder, const char* name, const nlohman
                            expected.at("bytes").get<uint64_t>());
   }
   ProgressLine progress(fmt::format("Reading {}", path.string()), file.bytes().size());
-  if (hex64(hash64(file.text(), progress)) != expected.at("xxh3").get<std::string>())
-    throw checkpoint_error("'{}' is damaged: its checksum does not match.", path.string());
+  const auto verify = [&](uint64_t begin, uint64_t bytes, const nlohmann::json& piece) {
+    if (begin > file.text().size() || bytes > file.text().size() - begin ||
+        hex64(hash64(file.text().substr(begin, bytes), progress)) != piece.at("xxh3").get<std::string>())
+      throw checkpoint_error("'{}' is damaged: its checksum does not match.", path.string());
+  };
+  if (!expected.contains("pieces")) {
+    verify(0, file.text().size(), expected);
+    return read_safetensors(path);
+  }
+  uint64_t end = 0;
+  for (const auto& piece : expected.at("pieces")) {
+    if (piece.at("begin").get<uint64_t>() != end)
+      throw checkpoint_error("'{}' is damaged: '{}' does not know all of it.", (folder / kState).string(),
+                             name);
+    verify(end, piece.at("bytes").get<uint64_t>(), piece);
+    end += piece.at("bytes").get<uint64_t>();
+  }
+  if (end != file.text().size())
+    throw checkpoint_error("'{}' is damaged: '{}' does not know all of it.", (folder / kState).string(),
+                           name);
   return read_safetensors(path);
 }
 
@@ -133,8 +149,8 @@ Checkpoint load_one(const fs::path& checkpoints, int64_t step, bool weights_only
     const auto state = read_state(folder / kState, step);
     return {.step = step,
             .metadata = state.value("metadata", nlohmann::json::object()),
-            .weights = read_tensors(folder, kWeights, state),
-            .optimizer = weights_only ? Safetensors{} : read_tensors(folder, kOptimizer, state)};
+            .weights = read_tensors(folder, kWeightsFile, state),
+            .optimizer = weights_only ? Safetensors{} : read_tensors(folder, kOptimizerFile, state)};
   } catch (const nlohmann::json::exception& error) {
     throw checkpoint_error("'{}' is damaged: {}.", (folder / kState).string(), error.what());
   }
@@ -160,15 +176,23 @@ CheckpointState read_checkpoint_state(const fs::path& checkpoints, int64_t step)
 void save_checkpoint(const fs::path& checkpoints, int64_t step, const NamedTensors& weights,
                      const NamedTensors& optimizer, const nlohmann::json& metadata,
                      const std::function<void(uint64_t)>& wrote) {
+  const auto write = [&](const fs::path& folder) {
+    return nlohmann::json{{kWeightsFile, write_tensors(folder, kWeightsFile, weights, wrote)},
+                          {kOptimizerFile, write_tensors(folder, kOptimizerFile, optimizer, wrote)}};
+  };
+  save_checkpoint(checkpoints, step, bytes_of(weights) + bytes_of(optimizer), write, metadata);
+}
+
+void save_checkpoint(const fs::path& checkpoints, int64_t step, uint64_t bytes, const WriteFiles& write,
+                     const nlohmann::json& metadata) {
   const fs::path folder = named(checkpoints, step), replaced = named(checkpoints, step, kReplaced);
   try {
     clear_up(checkpoints);
-    require_space(checkpoints, bytes_of(weights) + bytes_of(optimizer));
+    require_space(checkpoints, bytes);
     const fs::path partial = partial_of(checkpoints, step);
     make_folder(partial);
     nlohmann::json state{{"format", kFormat}, {"step", step}, {"metadata", metadata}};
-    state["files"][kWeights] = write_tensors(partial, kWeights, weights, wrote);
-    state["files"][kOptimizer] = write_tensors(partial, kOptimizer, optimizer, wrote);
+    state["files"] = write(partial);
     write_state(partial / kState, state);
     sync_folder(partial);
     if (path_exists(folder)) move_path(folder, replaced);

@@ -13,7 +13,8 @@ namespace tightloop {
 
 /// All that a run needs to go on as if it had never stopped: checkpoints/step-N/ with model.safetensors (fp32
 /// weights), optimizer.safetensors and state.json (the step, sizes and checksums of the other two, metadata:
-/// an open set of keys that comes back as it was given, and a checksum of all that).
+/// an open set of keys that comes back as it was given, and a checksum of all that). The files are the same
+/// whoever had which part of them in memory.
 struct Checkpoint {
   int64_t step = 0;
   nlohmann::json metadata;
@@ -27,6 +28,15 @@ struct Checkpoint {
 void save_checkpoint(const std::filesystem::path& checkpoints, int64_t step, const NamedTensors& weights,
                      const NamedTensors& optimizer, const nlohmann::json& metadata = nlohmann::json::object(),
                      const std::function<void(uint64_t)>& wrote = {});
+
+/// The same, of files that somebody else writes: `write` is given the folder for model.safetensors and
+/// optimizer.safetensors, `bytes` together, and gives what state.json says of them: by name "bytes" and
+/// "xxh3" or, of a file that was written in pieces, "pieces" with "begin", "bytes" and "xxh3" of each.
+using WriteFiles = std::function<nlohmann::json(const std::filesystem::path& folder)>;
+void save_checkpoint(const std::filesystem::path& checkpoints, int64_t step, uint64_t bytes,
+                     const WriteFiles& write, const nlohmann::json& metadata);
+inline constexpr const char* kWeightsFile = "model.safetensors";
+inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
 
 /// Which checkpoints stay.
 struct Retention {

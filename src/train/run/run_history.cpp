@@ -149,28 +149,32 @@ std::optional<Snapshot> RunHistory::copy_of(const RunSnapshot& state, bool last)
   return {};
 }
 
-void RunHistory::save(int64_t step, const std::function<RunSnapshot()>& state, bool last, bool passing) {
+void RunHistory::save(int64_t step, const std::function<RunSnapshot()>& state, bool last, bool passing,
+                      bool shared) {
   save_tried_ = std::chrono::steady_clock::now();
   const auto asked = save_tried_ - std::exchange(waited_before_, {});
-  if (processes_.main()) {
+  if (processes_.main() || shared) {
     wait();  // one copy at a time
-    plan_passing(step, passing);
+    if (processes_.main()) plan_passing(step, passing);
     const RunSnapshot now = state();
-    metadata_.update(origin_);
-    metadata_["consumed"] = now.consumed, metadata_["evaluates"] = now.evaluates;
-    metadata_["totals"] = now.totals;
+    if (processes_.main()) {
+      metadata_.update(origin_);
+      metadata_["consumed"] = now.consumed, metadata_["evaluates"] = now.evaluates;
+      metadata_["totals"] = now.totals;
+    }
     auto copy = copy_of(now, last);
     const bool waits = !copy;
     if (!copy) copy = Snapshot::of({now.weights, now.optimizer});
     copy->share(0, now.frozen);
     bytes_ = bytes_of((*copy)[0]) + bytes_of((*copy)[1]), written_ = 0;
     const std::chrono::duration<double> held_up = std::chrono::steady_clock::now() - asked;
-    worker_.add(
-        [this, order = std::make_shared<const Order>(step, std::move(*copy), metadata_, recipe_, last, waits,
-                                                     asked, held_up.count())] { write(*order); });
+    worker_.add([this, order = std::make_shared<const Order>(step, std::move(*copy), now.shared, metadata_,
+                                                             recipe_, last, waits, asked, held_up.count())] {
+      processes_.main() ? write(*order) : help(*order);
+    });
     saved_ = step;
     if (waits) wait();
-    if (last) finish();
+    if (last && processes_.main()) finish();
   }
   saved_ = step, removal_is_due_ = true;
   if (last) processes_.barrier();  // the others end after the main one has saved
@@ -181,8 +185,15 @@ RunFolder RunHistory::write_checkpoint(const Order& order) {
     const RunFolder to = files_->restore(order.last);
     Recipe recipe = order.recipe;
     write_settings(to, recipe);  // those of a resume count from its first checkpoint on
-    save_checkpoint(to.checkpoints(), order.step, order.state[0], order.state[1], order.metadata,
-                    [this](uint64_t bytes) { written_ += bytes; });
+    const auto wrote = [this](uint64_t bytes) { written_ += bytes; };
+    if (order.shared) {
+      const auto write = [&](const std::filesystem::path& folder) {
+        return order.shared->write(folder, {order.state[0], order.state[1], wrote});
+      };
+      save_checkpoint(to.checkpoints(), order.step, order.shared->bytes(), write, order.metadata);
+    } else {
+      save_checkpoint(to.checkpoints(), order.step, order.state[0], order.state[1], order.metadata, wrote);
+    }
     return to;
   } catch (const Error& error) {
     if (!order.last) throw;
@@ -193,6 +204,15 @@ RunFolder RunHistory::write_checkpoint(const Order& order) {
                            on_disk_, shell_word(run_.root().string()))
                      : "No step of this run is saved: mend that, then train it again.";
     throw checkpoint_error("{} {}", error.what(), next);
+  }
+}
+
+void RunHistory::help(const Order& order) {
+  try {
+    const Snapshot::Reading reading(order.state);
+    order.shared->help(run_.checkpoints(), {order.state[0], order.state[1], {}});
+  } catch (const std::exception&) {
+    // A peer is gone: whatever this process does next finds that, and says so.
   }
 }
 
@@ -215,6 +235,7 @@ void RunHistory::write(const Order& order) {
       return {order.step, std::current_exception()};
     }
   }();
+  if (order.shared) order.shared->end();
   if (!error) {
     on_disk_ = step, named_best_ = best_step_in(order.metadata);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - order.asked;

@@ -19,6 +19,7 @@
 #include "train/run/run_events.h"
 #include "train/run/run_files.h"
 #include "train/run/run_folder.h"
+#include "train/run/shared_files.h"
 #include "train/run/snapshot.h"
 #include "train/settings/recipe.h"
 
@@ -26,8 +27,10 @@ namespace tightloop {
 
 /// What a checkpoint is made of, besides the history.
 struct RunSnapshot {
-  NamedTensors weights, optimizer;
-  bool fresh = false;       // they are copies already, which nobody changes
+  NamedTensors weights{}, optimizer{};
+  bool fresh = false;  // they are copies already, which nobody changes
+  /// Of several processes each writes what it has of these, and the main one the rest; null: it has all.
+  std::shared_ptr<SharedCheckpoint> shared{};
   NamedTensors frozen{};    // weights that training does not change, and that are not copied
   int64_t consumed = 0;     // samples that all processes have had
   nlohmann::json totals{};  // see Progress
@@ -35,8 +38,9 @@ struct RunSnapshot {
 };
 
 /// What a run has saved, what evaluations found, and which checkpoints may go. Each of several processes has
-/// one; the main one writes, from a copy and on a thread of its own, so that training goes on. All that it
-/// does with checkpoints it does there, in the order in which it was asked for.
+/// one; the main one writes, from a copy and on a thread of its own, so that training goes on; the others
+/// help where the state is sharded. All that it does with checkpoints it does there, in the order in which it
+/// was asked for.
 class RunHistory {
  public:
   /// `recipe` is the trainer's, completed as it is resolved.
@@ -66,8 +70,9 @@ class RunHistory {
   /// Begins to save, once the save before is done, and waits for it where it is the `last`. A failure is a
   /// warning unless it was the last chance. Of checkpoints that are made in `passing`, because of
   /// train.save_minutes between those of train.save_steps, the newest two stay until the next one that is
-  /// not. The main process is asked for its `state`.
-  void save(int64_t step, const std::function<RunSnapshot()>& state, bool last, bool passing);
+  /// not. The main process is asked for its `state`; all are where the state is `shared`.
+  void save(int64_t step, const std::function<RunSnapshot()>& state, bool last, bool passing,
+            bool shared = false);
   /// The last step that was or is being saved.
   int64_t saved() const { return saved_; }
   /// Waits for what is being saved. Before anything that may fail.
@@ -109,6 +114,7 @@ class RunHistory {
   struct Order {
     int64_t step = 0;
     Snapshot state;
+    std::shared_ptr<SharedCheckpoint> shared;
     nlohmann::json metadata;
     Recipe recipe;
     bool last = false, waits = false;  // for its end
@@ -123,6 +129,8 @@ class RunHistory {
   std::optional<Snapshot> copy_of(const RunSnapshot& state, bool last);
   /// On the worker's thread.
   void write(const Order& order);
+  /// Of a process that is not the main one.
+  void help(const Order& order);
   /// Gives the run that it wrote to. What a user can do about a last one that failed is in its error.
   RunFolder write_checkpoint(const Order& order);
   /// How the newest save that is done ended.
