@@ -8,7 +8,6 @@
 #include <iterator>
 
 #include "core/counted.h"
-#include "core/error.h"
 #include "core/interrupt.h"
 #include "core/log.h"
 #include "core/terminal/terminal.h"
@@ -289,8 +288,8 @@ TrainResult Trainer::run() {
   } catch (const std::exception& error) {
     const Error last = processes_.fail(error);  // the others need not wait for the save
     history_.wait();                            // what a save has to say comes before the last word
-    const bool stopped = last.code() == ExitCode::kInterrupted;
-    history_.note(done_, stopped ? RunEvent::kStopped : RunEvent::kFailed, last.what());
+    const auto event = last.code() == ExitCode::kInterrupted ? RunEvent::kStopped : RunEvent::kFailed;
+    history_.note(done_, event, last.what());
     throw;
   }
 }
