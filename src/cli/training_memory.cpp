@@ -13,7 +13,7 @@ constexpr double kBytesOfGiB = 1 << 30;
 
 }  // namespace
 
-TrainingMemory training_memory(const Recipe& recipe, double gib) {
+TrainingMemory training_memory(const Recipe& recipe, double gib, int64_t world) {
   Device& device = tightloop::device(recipe.train.device);
   const bool given = gib > 0, cuda = given || device.is_cuda();
   const Precision asked = recipe.train.precision;
@@ -21,16 +21,24 @@ TrainingMemory training_memory(const Recipe& recipe, double gib) {
                           : compute_dtype(asked, device) == at::kFloat;
   const double limit = given ? gib : recipe.train.memory_limit;
   const double memory = limit > 0 ? limit * kBytesOfGiB : static_cast<double>(device.total_memory());
-  const MemoryPlanner planner(recipe.model, recipe.train, recipe.data.seq_len, wide ? 4 : 2, cuda);
+  const auto planner = MemoryPlanner(recipe.model, recipe.train, recipe.data.seq_len, wide ? 4 : 2, cuda)
+                           .among(recipe.dist, world);
   MemoryChoice written = planner.written();
   ModelConfig model = recipe.model;
   model.gradient_checkpointing = resolved_checkpointing(planner, model, memory);
   written.recomputed = model.recomputed_blocks();
-  return {given ? "The memory given" : device.description(), memory,
-          std::string(name_of(wide                        ? Precision::kFp32
-                              : asked == Precision::kFp16 ? Precision::kFp16
-                                                          : Precision::kBf16)),
-          planner, written};
+  const bool half = !wide && asked == Precision::kFp16;
+  return {given ? "The memory given" : device.description(),
+          memory,
+          std::string(name_of(wide   ? Precision::kFp32
+                              : half ? Precision::kFp16
+                                     : Precision::kBf16)),
+          wide   ? at::kFloat
+          : half ? at::kHalf
+                 : at::kBFloat16,
+          cuda,
+          planner,
+          written};
 }
 
 std::string memory_text(double bytes) {

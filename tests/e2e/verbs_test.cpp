@@ -155,6 +155,47 @@ TEST(FitVerb, PredictsAndAdvises) {
   EXPECT_TRUE(contains(tiny.output, "Not even")) << tiny.output;
 }
 
+TEST(FitVerb, PredictsSeveralProcesses) {
+  const TempFolder folder;
+  const std::string gpt2 = "tightloop fit '" TIGHTLOOP_SOURCE_DIR
+                           "/configs/quickstart.yaml' --model.preset gpt2-124m --data.seq_len 1024 "
+                           "--train.micro_batch 64 --model.ffn 3072 --train.precision bf16 --memory 141 ";
+  const std::string eight = gpt2 + "--world 8 --link nvlink --step-ms 110 --update-ms 1 ";
+  const auto json_of = [&](const std::string& command) {
+    const auto outcome = run(folder.path(), command + " --json");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    return nlohmann::json::parse(outcome.output);
+  };
+  const auto none = json_of(eight), sharded = json_of(eight + "--dist.shard optimizer");
+  const auto number = [](const nlohmann::json& json, const char* name) {
+    return json["together"][name].get<double>();
+  };
+  const auto parameters = none["parameters"].get<double>();
+  EXPECT_NEAR(number(none, "sent_gradient_bytes") / (2 * 7.0 / 8 * 4 * parameters), 1, 0.001);
+  EXPECT_NEAR(number(sharded, "sent_gradient_bytes") / (7.0 / 8 * 4 * parameters), 1, 0.001);
+  EXPECT_NEAR(number(sharded, "sent_weight_bytes") / (7.0 / 8 * 2 * parameters), 1, 0.001);
+  EXPECT_NEAR(number(none, "compute_ms"), 110, 1e-6);
+  EXPECT_NEAR(number(none, "step_ms"), 110 + number(none, "exposed_ms"), 1e-6);
+  EXPECT_LT(number(none, "step_ms"), number(none, "without_overlap_ms"));
+  EXPECT_NEAR(number(sharded, "update_ms"), 1.0 / 8, 0.01);
+  EXPECT_NEAR(sharded["predicted_bytes"]["moments"].get<double>() / parameters, 1, 0.01);
+  EXPECT_NEAR(none["predicted_bytes"]["moments"].get<double>() / parameters, 8, 0.01);
+  const auto text = run(folder.path(), eight);
+  for (const char* part : {"450 GB/s", "--step-ms 110", "Without overlap", "embedding"})
+    EXPECT_TRUE(contains(text.output, part)) << part << " in: " << text.output;
+  const auto guessed = run(folder.path(), gpt2 + "--world 8 --link nvlink --tflops 700");
+  EXPECT_TRUE(contains(guessed.output, "ESTIMATE")) << guessed.output;
+  const auto linkless = run(folder.path(), gpt2 + "--world 8");
+  EXPECT_EQ(linkless.exit_code, 2);
+  EXPECT_TRUE(contains(linkless.output, "--world needs --link")) << linkless.output;
+  const auto large = run(folder.path(), gpt2 + "--world 16 --link nvlink");
+  EXPECT_EQ(large.exit_code, 2);
+  EXPECT_TRUE(contains(large.output, "joins the GPUs of one machine")) << large.output;
+  const auto uneven = run(folder.path(), eight + "--train.step_tokens 65536");
+  EXPECT_EQ(uneven.exit_code, 2);
+  EXPECT_TRUE(contains(uneven.output, "no multiple of")) << uneven.output;
+}
+
 // The peak that is named is that of the table's first line, and of model show.
 TEST(FitVerb, OneNumberForOneRecipe) {
   const TempFolder folder;

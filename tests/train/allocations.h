@@ -13,6 +13,8 @@ namespace tightloop::testing {
 class Allocations {
  public:
   double peak() const { return static_cast<double>(state_->peak); }
+  /// What of it has not been given back.
+  double now() const { return static_cast<double>(state_->now); }
 
  private:
   struct State : c10::MemoryReportingInfoBase {

@@ -139,6 +139,33 @@ TEST(MemoryPlan, AccumulatingHoldsSumsInFp32) {
   EXPECT_NEAR(planner.plan(choice).total() - once, 4.0 * 124475904, 1);
 }
 
+// 124,475,904 parameters in bf16: 2 bytes of weights, 4 of masters, 8 of moments, 4 of gradients in buckets.
+TEST(MemoryPlan, ProcessesHoldTheirShare) {
+  constexpr double P = 124475904;
+  const auto planner = gpt2_planner();
+  const auto held = [&](Shard shard, int64_t world) {
+    return planner.among({.shard = shard}, world).plan(planner.written());
+  };
+  const auto near = [](double bytes, double expected) { EXPECT_NEAR(bytes / expected, 1, 0.01) << bytes; };
+  const auto alone = held(Shard::kOptimizer, 1);
+  EXPECT_EQ(alone.total(), planner.plan(planner.written()).total()) << "one process has everything";
+  for (const int64_t world : {2, 4, 8}) {
+    const auto W = static_cast<double>(world);
+    const auto none = held(Shard::kNone, world), optimizer = held(Shard::kOptimizer, world),
+               gradients = held(Shard::kGradients, world);
+    EXPECT_EQ(none.weights + none.masters + none.moments, 14 * P);
+    for (const auto& sharded : {optimizer, gradients}) {
+      EXPECT_EQ(sharded.weights, 2 * P);
+      near(sharded.masters, 4 * P / W);
+      near(sharded.moments, 8 * P / W);
+      EXPECT_EQ(sharded.activations, none.activations);
+    }
+    EXPECT_GE(none.gradients, 4 * P);
+    EXPECT_LE(none.gradients, 4 * P + 2 * 50304 * 768 + 1e6) << "one gradient at a time is not in a bucket";
+    EXPECT_LE(gradients.gradients, optimizer.gradients) << "its largest bucket is the embedding";
+  }
+}
+
 TEST(MemoryPlan, AdviceFitsAndKeepsTheRowsOfAStep) {
   const auto planner = gpt2_planner();
   double most = INFINITY;

@@ -11,10 +11,12 @@
 #include "cli/model_recipe.h"
 #include "cli/training_memory.h"
 #include "cli/verbs.h"
+#include "cli/world_fit.h"
 #include "core/counted.h"
 #include "core/error.h"
 #include "core/terminal/terminal.h"
 #include "model/model_size.h"
+#include "train/run/run_length.h"
 
 namespace tightloop::cli {
 
@@ -26,6 +28,7 @@ struct FitArguments {
   std::string config;
   double memory = 0;  // GiB; 0: the device's
   bool json = false;
+  WorldQuestion world{};
 };
 
 Json json_of(const MemoryPlan& plan) {
@@ -56,7 +59,9 @@ FitQuestion question(const FitArguments& options, const Settings& settings) {
   if (recipe.model.translates())
     throw usage_error(
         "fit knows rows of text; how large batches of pairs are is for data.batch_tokens to say.");
-  TrainingMemory memory = training_memory(recipe, options.memory);
+  const int64_t world = std::max<int64_t>(1, options.world.world);
+  if (options.world.asked()) resolve_accumulate(recipe.train, recipe.data.seq_len, world);
+  TrainingMemory memory = training_memory(recipe, options.memory, world);
   return {std::move(recipe), std::move(memory)};
 }
 
@@ -92,6 +97,8 @@ void fit(const FitArguments& options, const Settings& settings) {
   const MemoryPlan plan = asked.memory.planner.plan(choice);
   const bool fits = plan.total() <= budget;
   const auto advice = asked.memory.planner.advice(budget);
+  std::optional<WorldPrediction> together;
+  if (options.world.asked()) together = predict(options.world, asked.recipe, asked.memory);
 
   if (options.json) {
     Json json{{"parameters", model_size(model).total},
@@ -105,15 +112,16 @@ void fit(const FitArguments& options, const Settings& settings) {
       json["advice"] = json_of(*advice, model);
       json["advice_bytes"] = json_of(asked.memory.planner.plan(*advice));
     }
+    if (together) json["together"] = json_of(*together, asked.recipe);
     std::puts(json.dump(2).c_str());
     return;
   }
   std::string text = fmt::format("{} parameters, vocabulary {}.\n",
                                  human_count(static_cast<double>(model_size(model).total)), model.vocab_size);
-  text += fmt::format("{} x {} tokens in {}, gradient checkpointing {}, logits {}: {} at the peak.\n",
+  text += fmt::format("{} x {} tokens in {}, gradient checkpointing {}, logits {}: {} at the peak{}.\n",
                       counted(choice.micro_batch, "row"), asked.recipe.data.seq_len, asked.memory.precision,
                       checkpointing_text(choice.recomputed, model), logits_text(choice.chunked),
-                      memory_text(plan.total()));
+                      memory_text(plan.total()), together ? " of a process" : "");
   text += fmt::format(
       "  weights {}, fp32 master weights {}, optimizer moments {}, gradients {}, activations {}, workspace "
       "{}\n",
@@ -135,6 +143,7 @@ void fit(const FitArguments& options, const Settings& settings) {
         memory_text(asked.memory.planner.plan(*advice).total()), advice->micro_batch, advice->accumulate,
         checkpointing_text(advice->recomputed, model));
   }
+  if (together) text += "\n" + text_of(*together, asked.recipe);
   std::fputs(text.c_str(), stdout);
 }
 
@@ -151,8 +160,14 @@ void add_fit(CLI::App& app, const Settings& settings) {
       ->default_str("")
       ->check(at_least(0.001));
   verb->add_flag("--json", options->json, "For programs");
-  verb->footer(std::string(kTakesSettings) +
-               "Example: tightloop fit configs/gpt2-124m.yaml --memory 16 --train.micro_batch 64");
+  options->world.add_to(*verb);
+  verb->footer(
+      std::string(kTakesSettings) +
+      "Examples:\n"
+      "  tightloop fit configs/gpt2-124m.yaml --memory 16 --train.micro_batch 64\n"
+      "  tightloop fit configs/gpt2-124m.yaml --memory 141 --world 8 --link nvlink --step-ms 109.9\n"
+      "  tightloop fit configs/gpt2-124m.yaml --memory 141 --world 64 --link 400gbe --cards 8 --step-ms "
+      "109.9 --dist.shard optimizer --train.step_tokens 4194304");
   verb->callback([=] { fit(*options, settings); });
 }
 

@@ -9,6 +9,7 @@
 #include "ops/loss/fused_head.h"
 #include "train/engine/loss.h"
 #include "train/engine/precision.h"
+#include "train/optim/bucket_plan.h"
 
 namespace tightloop {
 
@@ -98,6 +99,50 @@ double MemoryPlanner::parameters_of_a_block() const {
   return static_cast<double>(size_.blocks) / static_cast<double>(blocks);
 }
 
+double MemoryPlanner::muon_parameters() const {
+  if (train_.optimizer != OptimizerKind::kMuon) return 0;
+  double matrices = 0;
+  for (const auto& parameter : make_shapes(model_)->parameters().all())
+    if (parameter.role == ParameterRole::kMatrix) matrices += static_cast<double>(parameter.value.numel());
+  return matrices;
+}
+
+MemoryPlanner MemoryPlanner::among(const DistConfig& dist, int64_t world) const {
+  MemoryPlanner planner = *this;
+  if (world == 1) return planner;
+  const auto model = make_shapes(model_);
+  const auto compute = element_ < 4 ? c10::ScalarType::BFloat16 : c10::ScalarType::Float;
+  const BucketPlan plan = plan_buckets(*model, {.dist = dist,
+                                                .world = static_cast<int>(world),
+                                                .optimizer = train_.optimizer,
+                                                .accumulates = train_.accumulate > 1,
+                                                .length = length_,
+                                                .compute = compute});
+  Share share{.owned = static_cast<double>(plan.most_owned),
+              .owned_matrices = static_cast<double>(plan.most_owned_matrices),
+              .taken_at_once = dist.overlap};
+  for (const auto& parameter : model->parameters().all())
+    share.largest_gradient =
+        std::max(share.largest_gradient, static_cast<double>(element_ * parameter.value.numel()));
+  double largest = 0, received = 0;
+  for (const auto& bucket : plan.buckets) {
+    share.buckets += bucket.gradient_bytes;
+    largest = std::max(largest, bucket.gradient_bytes);
+    // Gloo receives a sliced bucket in memory of its own, which is there until all have arrived.
+    if (!cuda_ && dist.shard == Shard::kOptimizer && bucket.owner == BucketExtent::kSliced)
+      received += bucket.gradient_bytes;
+  }
+  share.buckets += received;
+  if (dist.shard == Shard::kGradients) {
+    // One that is filled, and those under way (GradientExchange::kUnderWay), which Gloo receives elsewhere.
+    const double at_once = cuda_ ? 3 : 5;
+    share.buckets = std::min(share.buckets, kWide * share.owned + at_once * largest);
+    share.taken_at_once = true;
+  }
+  planner.share_ = share;
+  return planner;
+}
+
 MemoryChoice MemoryPlanner::written() const {
   const int64_t logits = train_.micro_batch * length_ * model_.vocab_size * element_;
   return {.micro_batch = train_.micro_batch,
@@ -114,20 +159,22 @@ MemoryPlan MemoryPlanner::plan(const MemoryChoice& choice) const {
   const auto P = static_cast<double>(size_.total), e = static_cast<double>(element_),
              table = static_cast<double>(size_.head);
 
+  const double owned = share_ ? share_->owned : P;
   MemoryPlan held;
   held.weights = e * P;
-  held.masters = element_ < 4 ? kWide * P : 0;
+  held.masters = element_ < 4 ? kWide * owned : 0;
   // Muon keeps one moment of the matrices.
-  const bool muon = train_.optimizer == OptimizerKind::kMuon;
-  held.moments =
-      2 * kWide * P - (muon ? kWide * parameters_of_a_block() * static_cast<double>(model_.layers) : 0);
-  held.gradients = (choice.accumulate > 1 ? kWide * P : 0) + (train_.set_to_none ? 0 : e * P);
+  held.moments = 2 * kWide * owned - kWide * (share_ ? share_->owned_matrices : muon_parameters());
+  held.gradients = share_ ? share_->buckets : choice.accumulate > 1 ? kWide * P : 0;
+  if (!train_.set_to_none) held.gradients += e * P;
   held.working = cuda_ ? kLibraries : 0;
 
   MemoryPlan most = held;
   const auto consider = [&](double gradients, double kept, double working) {
     MemoryPlan moment = held;
-    if (train_.set_to_none) moment.gradients += gradients;
+    const bool taken = share_ && share_->taken_at_once && choice.accumulate == 1;
+    if (train_.set_to_none)
+      moment.gradients += taken ? std::min(gradients, share_->largest_gradient) : gradients;
     moment.activations += kept, moment.working += working;
     if (moment.total() > most.total()) most = moment;
   };

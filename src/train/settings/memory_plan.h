@@ -8,6 +8,7 @@
 #include "core/device.h"
 #include "model/activation_memory.h"
 #include "model/model_size.h"
+#include "train/dist_config.h"
 #include "train/settings/recipe.h"
 
 namespace tightloop {
@@ -42,6 +43,9 @@ class MemoryPlanner {
         element_(element),
         cuda_(cuda) {}
 
+  /// The same of the one of `world` processes that holds most, of a training as `dist` divides it.
+  MemoryPlanner among(const DistConfig& dist, int64_t world) const;
+
   /// What the recipe says. "auto" checkpointing counts as none.
   MemoryChoice written() const;
   MemoryPlan plan(const MemoryChoice& choice) const;
@@ -54,13 +58,23 @@ class MemoryPlanner {
   std::optional<MemoryChoice> advice(double bytes) const;
 
  private:
+  /// What processes that train together hold besides, or do not.
+  struct Share {
+    double owned = 0, owned_matrices = 0;  // parameters that it updates, and those of them that Muon does
+    double buckets = 0;                    // of gradients, in bytes
+    double largest_gradient = 0;           // bytes
+    bool taken_at_once = false;            // gradients leave the parameters as backward makes them
+  };
+
   double parameters_of_a_block() const;
+  double muon_parameters() const;
 
   ModelConfig model_;
   TrainConfig train_;
   ModelSize size_;
   int64_t length_, element_;
   bool cuda_;
+  std::optional<Share> share_{};  // nothing: it is alone
 };
 
 /// The share of a device's memory that a plan may fill: allocators lose some between blocks.

@@ -1,0 +1,84 @@
+// What one of several processes is predicted to hold, against what its allocator was asked for.
+#include <ATen/ops/full.h>
+#include <gtest/gtest.h>
+
+#include "dist/several.h"
+#include "model/language_model.h"
+#include "train/allocations.h"
+#include "train/engine/loss.h"
+#include "train/optim/optimizer.h"
+#include "train/settings/memory_plan.h"
+
+namespace tightloop::testing {
+namespace {
+
+constexpr int64_t kRows = 2, kLength = 64;
+
+/// nanochat's shape: value embeddings, a head of its own, Muon's matrices. Most of it is state, as of the
+/// large one.
+ModelConfig nanochat() {
+  ModelConfig config;
+  config.family = "nanochat", config.layers = 4, config.width = 256, config.heads = 4;
+  config.vocab_size = 4096, config.context = kLength;
+  config.resolve(0, kLength);
+  return config;
+}
+
+void train_step(LanguageModel& model, Optimizer& optimizer) {
+  const auto ids = at::full({kRows, kLength}, 3, at::kLong);
+  const DeviceBatch batch{.inputs_BT = ids, .targets_BT = ids};
+  optimizer.begin_weights(/*by_block=*/true);
+  const auto loss = loss_of(model, batch, {.training = true, .fused_head = AutoSwitch::kOn});
+  optimizer.begin_gradients({});
+  loss.objective.backward();
+  optimizer.accumulate({});
+  optimizer.finish_gradients();
+  optimizer.step({.lr_scale = 1, .decay_scale = 1, .momentum = 0.9}, static_cast<double>(kRows * kLength));
+}
+
+/// The ratio of what was predicted to the most that was allocated, from the model's weights on.
+void expect_predicted(OptimizerKind kind, Shard shard) {
+  Processes processes;
+  TrainConfig train;
+  train.micro_batch = kRows, train.fused_head = AutoSwitch::kOn, train.optimizer = kind;
+  const DistConfig dist{.shard = shard, .bucket_mb = 1};
+  const ModelConfig config = nanochat();
+  const auto planner =
+      MemoryPlanner(config, train, kLength, /*element=*/2, /*cuda=*/false).among(dist, processes.world());
+  const auto plan = planner.plan(planner.written());
+
+  const Allocations all;
+  const auto model = make_model(config, 1);
+  Optimizer optimizer(model->parameters(), train, config, at::kBFloat16,
+                      {.processes = &processes, .dist = dist});
+  train_step(*model, optimizer);  // tables are made once
+  const double before = all.now();
+  const Allocations second;
+  train_step(*model, optimizer);
+  const double measured = before + second.peak();
+  EXPECT_NEAR(plan.total() / measured, 1, 0.1)
+      << "predicted " << plan.total() << " (weights " << plan.weights << ", masters " << plan.masters
+      << ", moments " << plan.moments << ", gradients " << plan.gradients << ", activations "
+      << plan.activations << ", working " << plan.working << "), measured " << measured << ", of which "
+      << before << " from step to step";
+}
+
+TEST(ShardedMemory, AdamwIsWithinATenth) {
+  if (!in_child()) return expect_success(2);
+  expect_predicted(OptimizerKind::kAdamw, Shard::kOptimizer);
+}
+TEST(ShardedMemory, MuonIsWithinATenth) {
+  if (!in_child()) return expect_success(2);
+  expect_predicted(OptimizerKind::kMuon, Shard::kOptimizer);
+}
+TEST(ShardedMemory, ShardedGradientsAreWithinATenth) {
+  if (!in_child()) return expect_success(2);
+  expect_predicted(OptimizerKind::kAdamw, Shard::kGradients);
+}
+TEST(ShardedMemory, UnshardedIsWithinATenth) {
+  if (!in_child()) return expect_success(2);
+  expect_predicted(OptimizerKind::kAdamw, Shard::kNone);
+}
+
+}  // namespace
+}  // namespace tightloop::testing
