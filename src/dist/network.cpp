@@ -20,8 +20,8 @@ std::string text_of(const LinkSpeed& link) {
 
 }  // namespace
 
-// What large all-reduces reach on such machines as their makers and users publish it; latencies are those of
-// small ones, by the hops that they take.
+// Assumptions, not measurements: what large all-reduces reach on such links, and what a small one takes for
+// each hop.
 LinkSpeed speed_of(LinkKind kind) {
   constexpr double kGbit = 1e9 / 8;
   switch (kind) {

@@ -26,26 +26,26 @@ Trainer::Next Trainer::evaluate(int64_t step, TrainResult& result) {
   history_.wait();
   optimizer_->refresh_weights();
   const auto [values, stopped] = evaluator_->measure(step);
-  const auto loss = values ? std::optional(values->front().second) : std::nullopt;
+  const bool measured = values.has_value();
+  const double loss = measured ? values->front().second : 0;
   auto next = Next::kGoOn;
   if (processes_.main()) {
     if (values) log_values(step, *values);
     const bool could_stay = !recipe_.train.keep_best || history_.on_disk() == step;
-    if (loss && std::isfinite(*loss) && could_stay) history_.keep_evaluation(step, *values);
+    if (measured && std::isfinite(loss) && could_stay) history_.keep_evaluation(step, *values);
     if (!stopped && !interrupted()) sample(step);
     if (stopped || interrupted()) {
       next = Next::kInterrupted;
-    } else if (loss && history_.patience_is_over()) {
+    } else if (measured && history_.patience_is_over()) {
       next = Next::kStopEarly;
     }
   }
   const at::Tensor decision = at::full({}, static_cast<int64_t>(next), at::kLong);
   processes_.broadcast(decision);
   next = static_cast<Next>(decision.item<int64_t>());
-  if (loss) {
-    const double measured = loss.value();
-    result.held_out_loss = measured;
-    guard_->divergence().evaluated(step, measured);
+  if (measured) {
+    result.held_out_loss = loss;
+    guard_->divergence().evaluated(step, loss);
     if (history_.removal_is_due() && history_.saved() == step) history_.remove_old();
   }
   if (next == Next::kStopEarly && processes_.main()) log::info("Stopping: {}.", history_.best().text());
