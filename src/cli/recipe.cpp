@@ -137,7 +137,7 @@ std::string recipe_file(const std::string& name) {
 
 std::string follow_depth(Recipe& recipe, const Config& config) {
   const auto processes = rendezvous_from_environment();
-  const int64_t world = processes ? processes->world : 1;
+  const int64_t world = recipe.world = processes ? processes->world : 1;
   const std::string sentence = turns_depth_dial(recipe, config) ? resolve_depth(recipe, config, world) : "";
   // A step that is no whole number of micro-batches is for whoever trains to refuse.
   const int64_t pass = recipe.train.micro_batch * recipe.data.seq_len * world;

@@ -97,6 +97,11 @@ void Peers::post(const std::string& name, const std::string& text) {
   board_->set(name, text);
 }
 
+void Peers::remove_post(const std::string& name) {
+  const std::lock_guard lock(board_mutex_);
+  board_->deleteKey(name);
+}
+
 std::optional<std::string> Peers::find_post(const std::string& name) {
   const std::lock_guard lock(board_mutex_);
   if (!board_->check({name})) return {};

@@ -41,6 +41,7 @@ class Peers {
   /// Texts that processes leave for each other.
   void post(const std::string& name, const std::string& text);
   std::optional<std::string> find_post(const std::string& name);
+  void remove_post(const std::string& name);
 
   /// What this process ends with because of an error of its own: that, or what another failed with before.
   Error fail(const Error& own);

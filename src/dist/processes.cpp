@@ -289,6 +289,10 @@ void Processes::post(const std::string& name, const std::string& text) {
   if (peers_) peers_->post(name, text);
 }
 
+void Processes::remove_post(const std::string& name) {
+  if (peers_) peers_->remove_post(name);
+}
+
 std::string Processes::posted(const std::string& name) {
   constexpr std::chrono::milliseconds kLook{10};
   TORCH_CHECK(peers_, "nobody posts anything to a process that is alone");

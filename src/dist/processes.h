@@ -136,6 +136,7 @@ class Processes {
   void post(const std::string& name, const std::string& text);
   /// Waits for one. Throws where a peer is dead.
   std::string posted(const std::string& name);
+  void remove_post(const std::string& name);
 
   /// Waits until all have come here.
   void barrier();

@@ -16,7 +16,7 @@ struct Rendezvous {
   std::string attempt{};  // the launcher's run and how often it was restarted: such stores outlive processes
   /// For tests and measurements (TIGHTLOOP_GROUP_OF_ONE=1): one process too goes the way of several.
   bool group_of_one = false;
-  std::string launcher{};     // for people: who started the processes
+  std::string launcher{};  // for people: who started the processes
 };
 
 /// RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as torchrun sets them; else what mpirun and

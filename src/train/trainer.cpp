@@ -73,6 +73,7 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
     if (!note.empty() && processes_.main()) log::info("{}", note);
     resolve_accumulate(recipe_.train, row_tokens, processes_.world());
   }
+  recipe_.world = processes_.world();
   const auto& train = recipe_.train;
   use_threads(train.threads);
   recipe_.ops.apply();
@@ -80,17 +81,16 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
     throw usage_error("train.precision fp8 is not for adapters (lora.rank): take bf16.");
   apply_precision(train, device_);
   const bool one_gpu = processes_.several() && train.device.find(':') != train.device.npos;
-  if (recipe_.dist.backend == DistBackend::kGloo || (recipe_.dist.backend == DistBackend::kAuto && one_gpu))
-    processes_.carry_gpu_through_host();
+  const bool by_host =
+      recipe_.dist.backend == DistBackend::kGloo || (recipe_.dist.backend == DistBackend::kAuto && one_gpu);
+  if (processes_.several() && processes_.any(by_host)) processes_.carry_gpu_through_host();
   device_.use_pools(train.pools);
   if (train.memory_limit > 0) device_.limit_memory(static_cast<int64_t>(train.memory_limit * (1 << 30)));
+  if (from) done_ = from->step, consumed_ = samples_consumed(*from, run_, processes_);
   const auto hand_out = [&] { share_ ? share_->send_prepared() : processes_.barrier(); };
   if (!processes_.main()) hand_out();  // the main one makes the tokenizer and the index first
   task_ = make_task(recipe_, run_, history_.metadata(), from);
-  if (from) {
-    done_ = from->step, consumed_ = samples_consumed(*from, run_, processes_);
-    history_.go_on_from(*from);
-  }
+  if (from) history_.go_on_from(*from);
   const StepSize step_size{step_samples(), processes_.world()};
   if (const auto note = step_size_note(StepSize::of(history_.metadata()), step_size, row_tokens);
       !note.empty() && processes_.main())
@@ -112,6 +112,8 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
   if (processes_.main()) warn_of_slow_products(dtype, device_);
   if (processes_.main() && train.precision == Precision::kTf32 && !device_.is_cuda())
     log::warn("train.precision tf32 is for GPUs: on this CPU products are fp32.");
+  // Files of the same name may differ between machines, and so may the last bits of random numbers.
+  if (!from) share_weights();
   task_->trained().to(target, at::kFloat);
   optimizer_ = std::make_unique<Optimizer>(task_->trained(), train, task_->config(), dtype,
                                            OptimizerSharing{&processes_, recipe_.dist});
@@ -399,23 +401,17 @@ void Trainer::save(int64_t step, bool last, bool passing) {
   // of gradients half done: those weights are not saved.
   processes_.check();
   guard_->divergence().before_save();
-  // What is sharded each writes for itself, or, where not all see the run's folder, sends to the main one.
-  const bool sharded = optimizer_->sharded(), together = sharded && (!share_ || share_->everywhere());
-  if (together && !shared_files_)
-    shared_files_ = std::make_shared<SharedCheckpoint>(
-        SharedFile(kWeightsFile, optimizer_->weight_slices(), task_->frozen(), processes_),
-        SharedFile(kOptimizerFile, optimizer_->state_slices(), guard_->state(), processes_), processes_);
+  if (optimizer_->sharded() && (!share_ || share_->all_may_write()) && save_together(step, last, passing))
+    return;
+  // What is sharded takes all processes to be whole again.
+  const bool sharded = optimizer_->sharded();
   NamedTensors weights, moments;
-  if (sharded && !together) weights = optimizer_->weights(), moments = optimizer_->state();
+  if (sharded) {
+    history_.wait();  // one copy at a time
+    weights = optimizer_->weights(), moments = optimizer_->state();
+  }
   const auto state = [&] {
-    RunSnapshot now{
-        .consumed = consumed_, .totals = progress_->totals(), .evaluates = evaluator_->possible()};
-    if (together) {
-      now.weights = shared_files_->weights().own(optimizer_->weight_slices(), task_->frozen());
-      now.optimizer = shared_files_->optimizer().own(optimizer_->state_slices(), guard_->state());
-      now.shared = shared_files_;
-      return now;
-    }
+    RunSnapshot now = snapshot();
     now.weights = sharded ? std::move(weights) : optimizer_->weights();
     now.optimizer = sharded ? std::move(moments) : optimizer_->state();
     now.fresh = sharded, now.frozen = task_->frozen();
@@ -423,7 +419,7 @@ void Trainer::save(int64_t step, bool last, bool passing) {
       now.optimizer.emplace_back(name, sharded ? tensor.clone() : tensor);
     return now;
   };
-  history_.save(step, state, last, passing, together);
+  history_.save(step, state, last, passing);
 }
 
 void Trainer::take_steps(int64_t steps, std::vector<StepSums>& sums) {

@@ -137,6 +137,13 @@ class Trainer {
   void sample(int64_t step);
   /// Once the losses of the step and its peers are known to be good. See RunHistory::save.
   void save(int64_t step, bool last, bool passing = false);
+  /// The same where the state is sharded, each process writing what it has. False: it did not work, and the
+  /// main process must collect it.
+  bool save_together(int64_t step, bool last, bool passing);
+  /// What a checkpoint holds besides tensors.
+  RunSnapshot snapshot() const;
+  /// The weights to begin with are the main process's.
+  void share_weights();
 
   Recipe recipe_;
   const bool chooses_lr_;  // by the size of the model

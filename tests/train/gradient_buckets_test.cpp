@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
 
 #include "dist/several.h"
 #include "ops/compare.h"
@@ -91,6 +92,27 @@ TEST(GradientBuckets, AreAddedUpOverProcesses) {
       rest.narrow(0, begin, wanted[i].numel()).zero_();
     }
     EXPECT_EQ(rest.abs().max().item<double>(), 0) << "nothing between them";
+  }
+}
+
+// A captured graph collects gradients without the host, and what it left is exchanged all the same.
+TEST(GradientExchange, AddsUpWhatAReplayedGraphHasCollected) {
+  if (!in_child()) return expect_success(2);
+  Processes processes;
+  std::vector<Tensor> parameters{random_tensor({40, 7}, at::kFloat, 1), random_tensor({300}, at::kFloat, 2)};
+  for (auto& parameter : parameters) parameter.requires_grad_();
+  WholeBuckets buckets(parameters, 1024);
+  GradientExchange exchange(parameters, buckets, &processes, /*set_to_none=*/true);
+  for (int step = 0; step < 3; ++step) {
+    if (step == 0) {
+      for (const auto& parameter : parameters)
+        parameter.mutable_grad() = at::full_like(parameter, processes.rank() + 1);
+      exchange.collect(/*first=*/true);
+    } else {
+      for (const auto& gradient : buckets.gradients()) gradient.fill_(processes.rank() + 1);
+    }
+    exchange.finish();
+    for (const auto& gradient : buckets.gradients()) EXPECT_TRUE((gradient == 3).all().item<bool>()) << step;
   }
 }
 

@@ -30,6 +30,7 @@ Recipe recipe_of(const Division& division, int64_t steps) {
   recipe.model.layers = 3, recipe.model.width = 32;
   train.steps = steps, train.logging_steps = 1, train.loss_extract_interval = 5, train.clip = 0.5;
   train.micro_batch = 24 / division.world / division.accumulate, train.accumulate = division.accumulate;
+  train.eps = 1e-5;  // at 1e-8 the sign of gradients that are zero in theory decides (docs/numerics.md)
   train.lr_scale = 0.05, train.optimizer = division.optimizer, train.precision = division.precision;
   recipe.dist = {
       .shard = division.shard, .reduce = division.reduce, .overlap = division.overlap, .bucket_mb = 0.01};

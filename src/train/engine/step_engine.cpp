@@ -54,7 +54,7 @@ StepEngine::StepEngine(Device& device, Optimizer& optimizer, LossBuffer& buffer,
       processes_(processes),
       options_(options),
       apart_(options.graphs && device.is_cuda() && processes.several() && !processes.capturable()) {
-  options_.graphs = options_.graphs && device.is_cuda();
+  options_.graphs = options_.graphs && device.is_cuda() && !(apart_ && !optimizer.exchanges_after_replay());
   const int64_t sources = buffer.by_source().size(1);
   source_numbers_ = at::arange(sources, buffer.row().options().dtype(at::kLong)).unsqueeze(1);
   if (device.is_cuda()) start_autograd(buffer.row().options());
@@ -215,7 +215,7 @@ bool StepEngine::try_capture(const PassKey& key, const at::Tensor& buffer, PassS
       again = false;  // of a device without graphs there is none
       ++counts_.captured;
     } catch (const std::exception& error) {
-      optimizer_.drop_gradients();
+      optimizer_.drop_capture();
       again = make_room();
       if (again) continue;
       log::warn("Steps run without CUDA graphs from here on, as this one cannot be captured: {}",

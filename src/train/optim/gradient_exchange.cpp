@@ -33,6 +33,7 @@ GradientExchange::GradientExchange(std::vector<at::Tensor> parameters, GradientB
       buckets_(buckets),
       processes_(processes),
       set_to_none_(set_to_none),
+      keeps_own_(buckets.gradients().empty()),
       buckets_of_(parameters_.size()) {
   for (size_t b = 0; b < buckets_.buckets().size(); ++b)
     for (const auto& piece : buckets_.buckets()[b].extent->pieces) buckets_of_[piece.parameter].push_back(b);
@@ -93,8 +94,7 @@ void GradientExchange::start_complete() {
 }
 
 void GradientExchange::start(size_t bucket) {
-  const bool own_memory = buckets_.gradients().empty();
-  if (own_memory && under_way_.size() >= kUnderWay) {
+  if (keeps_own_ && under_way_.size() >= kUnderWay) {
     under_way_.front().wait();
     under_way_.pop_front();
   }
@@ -105,11 +105,12 @@ void GradientExchange::collect(bool first) {
   c10::NoGradGuard no_grad;
   const std::lock_guard lock(mutex_);
   first_ = first;
-  if (!active_ && !buckets_.gradients().empty()) return collect_all(first);
+  if (!active_ && !keeps_own_) return collect_all(first);
   for (size_t i = parameters_.size(); i-- > 0;) {
     if (taken_[i]) continue;
     take(i, first);
-    if (active_) start_complete();  // it travels while the rest is added up
+    // It travels while the rest is added up, and where nobody keeps whole buckets makes room for it.
+    if (active_ || keeps_own_) start_complete();
   }
 }
 
@@ -129,7 +130,8 @@ void GradientExchange::finish() {
   c10::NoGradGuard no_grad;
   const std::lock_guard lock(mutex_);
   touched_ = true;
-  if (processes_) start_complete();
+  // All are there: by collect(), or by a captured graph that has it inside and was replayed.
+  for (; processes_ && next_ < missing_.size(); ++next_) start(next_);
   for (auto& sum : under_way_) sum.wait();
   reset();
 }

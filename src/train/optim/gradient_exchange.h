@@ -57,6 +57,7 @@ class GradientExchange {
   GradientBuckets& buckets_;
   Processes* const processes_;
   const bool set_to_none_;
+  const bool keeps_own_;                         // GradientBuckets::Keep::kOwn
   std::vector<std::vector<size_t>> buckets_of_;  // by parameter
   // Of the pass at work. Autograd has threads of its own for GPUs.
   std::mutex mutex_;

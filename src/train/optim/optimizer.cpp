@@ -92,7 +92,7 @@ void Optimizer::make_buckets(const TrainConfig& config, const DistConfig& dist,
   std::vector<PlannedParameter> plan;
   for (const auto& parameter : parameters_.all())
     plan.push_back({.size = parameter.value.numel(),
-                    .dtype = wide ? at::kFloat : compute_dtype,
+                    .dtype = wide ? parameter.value.scalar_type() : compute_dtype,  // fp32, as masters are
                     .matrices = takes_muon(parameter, config) ? matrices_in(parameter)
                                                               : std::vector<PlannedParameter::Matrix>()});
   const bool sharded = processes_ && dist.shard != Shard::kNone;
@@ -127,6 +127,11 @@ void Optimizer::drop_gradients() {
   clear_gradients();
   if (exchange_) exchange_->drop();
   halfway_ = false;
+}
+
+void Optimizer::drop_capture() {
+  drop_gradients();
+  if (gather_) gather_->drop();
 }
 
 void Optimizer::clear_gradients() {

@@ -116,6 +116,10 @@ class Optimizer {
   /// Those of the groups, by name, where there are several.
   std::map<std::string, double> group_lrs(const Rates& rates) const;
 
+  /// Whether a pass's gradients can be collected by a graph that is replayed, and exchanged after it.
+  bool exchanges_after_replay() const { return !shards_gradients_; }
+  /// A capture failed: what it had begun to bring does not come.
+  void drop_capture();
   /// Whether other processes have parts of what is below.
   bool sharded() const { return gather_ != nullptr; }
   /// Weights (fp32) by the model's names; moments, the step count, and the scaler's state where there is one.

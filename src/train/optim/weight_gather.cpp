@@ -68,6 +68,11 @@ void WeightGather::start() {
   }
 }
 
+void WeightGather::drop() {
+  for (auto& bucket : buckets_) bucket.pending = {};
+  arrived_ = order_.size();
+}
+
 void WeightGather::wait(size_t turns) {
   for (; arrived_ < turns; ++arrived_) buckets_[order_[arrived_]].pending.wait();
 }

@@ -29,6 +29,8 @@ class WeightGather {
   void wait_outside() { wait(outside_); }
   void wait_block(size_t block) { wait(block < turns_.size() ? turns_[block] : order_.size()); }
   void wait_all() { wait(order_.size()); }
+  /// Those under way are not waited for any more.
+  void drop();
 
  private:
   struct Bucket {

@@ -24,7 +24,7 @@ namespace {
 constexpr const char* kState = "state.json";
 constexpr const char* kPartial = ".partial";    // begins an ending: not whole yet, or no more
 constexpr const char* kReplaced = ".replaced";  // whole, and out of the way of a new one of the same step
-constexpr int kFormat = 2;                      // 1: state.json without a checksum of its own
+constexpr int kFormat = 3;  // 1: state.json without a checksum of its own; 2: no file in pieces
 
 fs::path named(const fs::path& checkpoints, int64_t step, const char* ending = "") {
   return checkpoints / fmt::format("step-{:08}{}", step, ending);
@@ -138,6 +138,12 @@ nlohmann::json read_state(const fs::path& path, int64_t step) {
   return state;
 }
 
+/// The oldest that has what it needs, so that older versions of this program can read it.
+int format_of(const nlohmann::json& files) {
+  const auto pieces = [](const nlohmann::json& file) { return file.contains("pieces"); };
+  return std::ranges::any_of(files, pieces) ? kFormat : 2;
+}
+
 void write_state(const fs::path& path, nlohmann::json state) {
   state["xxh3"] = checksum(state);
   write_file_whole(path, state.dump(2) + "\n");
@@ -191,8 +197,8 @@ void save_checkpoint(const fs::path& checkpoints, int64_t step, uint64_t bytes, 
     require_space(checkpoints, bytes);
     const fs::path partial = partial_of(checkpoints, step);
     make_folder(partial);
-    nlohmann::json state{{"format", kFormat}, {"step", step}, {"metadata", metadata}};
-    state["files"] = write(partial);
+    nlohmann::json state{{"step", step}, {"metadata", metadata}, {"files", write(partial)}};
+    state["format"] = format_of(state["files"]);
     write_state(partial / kState, state);
     sync_folder(partial);
     if (path_exists(folder)) move_path(folder, replaced);
@@ -239,7 +245,7 @@ void update_metadata(const fs::path& checkpoints, int64_t step, const nlohmann::
   const fs::path path = checkpoint_folder(checkpoints, step) / kState;
   auto state = read_state(path, step);
   state["metadata"] = metadata;
-  state["format"] = kFormat;
+  state["format"] = format_of(state["files"]);
   write_state(path, state);
 }
 

@@ -166,7 +166,7 @@ void RunHistory::save(int64_t step, const std::function<RunSnapshot()>& state, b
     const bool waits = !copy;
     if (!copy) copy = Snapshot::of({now.weights, now.optimizer});
     copy->share(0, now.frozen);
-    bytes_ = bytes_of((*copy)[0]) + bytes_of((*copy)[1]), written_ = 0;
+    bytes_ = bytes_of((*copy)[0]) + bytes_of((*copy)[1]), written_ = 0;  // that this process writes
     const std::chrono::duration<double> held_up = std::chrono::steady_clock::now() - asked;
     worker_.add([this, order = std::make_shared<const Order>(step, std::move(*copy), now.shared, metadata_,
                                                              recipe_, last, waits, asked, held_up.count())] {
@@ -243,7 +243,9 @@ void RunHistory::write(const Order& order) {
     events_.add(step, RunEvent::kSaved,
                 fmt::format("step {} saved in {:.1f} s, {} ms of which training waited", step, took.count(),
                             std::lround(1000 * held_up)),
-                {{"seconds", took.count()}, {"held_up", held_up}, {"bytes", written_.load()}});
+                {{"seconds", took.count()},
+                 {"held_up", held_up},
+                 {"bytes", order.shared ? order.shared->bytes() : written_.load()}});
   }
   const std::lock_guard lock(mutex_);
   outcome_ = {step, error};

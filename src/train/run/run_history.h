@@ -81,6 +81,8 @@ class RunHistory {
   bool wait_for_copy();
   /// The same, before a step that will be saved: a crash then costs the save under way, and never two.
   bool wait_before_next();
+  /// Whether the newest save failed, once it was waited for. Of the main process.
+  bool save_failed() { return outcome().error != nullptr; }
   /// The newest checkpoint that is on disk, once it was waited for; 0: none. Of the main process.
   int64_t on_disk() const { return on_disk_; }
   /// The same at the end; the error of the newest save where that failed.

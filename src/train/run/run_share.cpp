@@ -1,5 +1,7 @@
 #include "train/run/run_share.h"
 
+#include <unistd.h>
+
 #include <random>
 
 #include "core/files.h"
@@ -38,6 +40,11 @@ bool sees(const std::string& clue) {
   return is_file(path) && read_file(path) == clue.substr(line + 1);
 }
 
+/// A disk may be mounted for reading alone, or know this machine's users by other numbers.
+bool may_write(const std::string& clue) {
+  return ::access(clue.substr(0, clue.rfind('\n')).c_str(), W_OK) == 0;
+}
+
 }  // namespace
 
 RunShare::RunShare(const RunFolder& run, Processes& processes) : processes_(processes), run_(run) {
@@ -45,11 +52,13 @@ RunShare::RunShare(const RunFolder& run, Processes& processes) : processes_(proc
   if (processes.main()) {
     const Token token(run);
     broadcast_text(processes, token.clue());
-    everywhere_ = !processes.any(false);  // and nobody looks any more
+    everywhere_ = !processes.any(false);
+    all_may_write_ = !processes.any(false);  // and nobody looks any more
   } else {
     const auto clue = broadcast_text(processes, {});
     own_ = !sees(clue);
     everywhere_ = !processes.any(own_);
+    all_may_write_ = !processes.any(!may_write(clue));
     run_ = RunFolder(fs::path(clue.substr(0, clue.rfind('\n'))).parent_path());
   }
   if (own_) {

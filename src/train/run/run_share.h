@@ -22,8 +22,9 @@ class RunShare {
 
   /// What this process reads: the run itself, or its copies.
   const RunFolder& run() const { return run_; }
-  /// Whether every process sees the run itself, so that each may write its part there.
+  /// Whether every process sees the run itself; and whether each may write its part there.
   bool everywhere() const { return everywhere_; }
+  bool all_may_write() const { return all_may_write_; }
 
   // What the main process has of these is in everybody's run() afterwards; until then nobody goes on.
   void send_settings();  // config.yaml and tokenizers
@@ -39,7 +40,7 @@ class RunShare {
   Processes& processes_;
   RunFolder run_;
   bool own_ = false;  // run_ is a copy
-  bool everywhere_ = true;
+  bool everywhere_ = true, all_may_write_ = true;
 };
 
 }  // namespace tightloop

@@ -104,7 +104,9 @@ nlohmann::json SharedCheckpoint::write(const std::filesystem::path& folder, cons
   };
   add(write_own(folder, part));
   for (int rank = 1; rank < processes_.world(); ++rank) {
-    const auto said = nlohmann::json::parse(processes_.posted(post_name(std::to_string(rank))));
+    const std::string name = post_name(std::to_string(rank));
+    const auto said = nlohmann::json::parse(processes_.posted(name));
+    processes_.remove_post(name);
     if (said.is_string()) throw checkpoint_error("rank {}: {}", rank, said.get<std::string>());
     add(said);
   }
@@ -131,7 +133,9 @@ void SharedCheckpoint::help(const std::filesystem::path& checkpoints, const Part
     } catch (const std::exception& error) {
       said = error.what();
     }
-    processes_.post(post_name(std::to_string(processes_.rank())), said.dump());
+    using Handler = nlohmann::json::error_handler_t;  // paths need not be UTF-8
+    processes_.post(post_name(std::to_string(processes_.rank())),
+                    said.dump(-1, ' ', /*ensure_ascii=*/false, Handler::replace));
   }
   ++saves_;
 }

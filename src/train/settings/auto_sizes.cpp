@@ -104,7 +104,8 @@ void fit_batch(Recipe& recipe, const ModelConfig& model, const Device& device) {
   const auto element = static_cast<int64_t>(c10::elementSize(compute_dtype(recipe.train.precision, device)));
   auto& train = recipe.train;
   while (train.micro_batch > 1) {
-    const MemoryPlanner planner(model, train, recipe.data.seq_len, element, device.is_cuda());
+    const auto planner = MemoryPlanner(model, train, recipe.data.seq_len, element, device.is_cuda())
+                             .among(recipe.dist, recipe.world);
     if (planner.plan(planner.written()).total() <= kUsableMemory * static_cast<double>(device.total_memory()))
       return;
     train.micro_batch /= 2, train.accumulate *= 2;

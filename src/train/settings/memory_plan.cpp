@@ -64,7 +64,9 @@ std::string resolved_checkpointing(const MemoryPlanner& planner, const ModelConf
 
 ModelConfig resolved_model(const Recipe& recipe, const Device& device) {
   const auto element = static_cast<int64_t>(c10::elementSize(compute_dtype(recipe.train.precision, device)));
-  const MemoryPlanner planner(recipe.model, recipe.train, recipe.data.seq_len, element, device.is_cuda());
+  const auto planner =
+      MemoryPlanner(recipe.model, recipe.train, recipe.data.seq_len, element, device.is_cuda())
+          .among(recipe.dist, recipe.world);
   const double limit = recipe.train.memory_limit * (1 << 30);
   ModelConfig model = recipe.model;
   model.gradient_checkpointing =
@@ -76,7 +78,8 @@ void refuse_too_large(const Recipe& recipe, const ModelConfig& model, const Devi
   // Of pairs and adapters too little is known.
   if (device.is_cuda() || model.translates() || recipe.lora.on()) return;
   const auto element = static_cast<int64_t>(c10::elementSize(compute_dtype(recipe.train.precision, device)));
-  const MemoryPlanner planner(model, recipe.train, recipe.data.seq_len, element, /*cuda=*/false);
+  const auto planner = MemoryPlanner(model, recipe.train, recipe.data.seq_len, element, /*cuda=*/false)
+                           .among(recipe.dist, recipe.world);
   const double limit = recipe.train.memory_limit * (1 << 30),
                all = static_cast<double>(device.total_memory());
   const double memory = limit > 0 ? std::min(limit, all) : all;

@@ -33,6 +33,8 @@ struct Recipe {
   WandbConfig wandb;
   ops::OpsConfig ops;
 
+  /// Processes that train together, for predictions of memory; whoever knows fills it in.
+  int64_t world = 1;
   /// What resolve_sizes() expects of the files, to be corrected once they are read; 0: nothing was said.
   double expected_tokens = 0, expected_seconds = 0;
 
