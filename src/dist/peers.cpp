@@ -1,5 +1,7 @@
 #include "dist/peers.h"
 
+#include <netdb.h>
+
 #include <c10/util/Logging.h>
 #include <unistd.h>
 
@@ -9,8 +11,10 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <utility>
 
 #include "core/interrupt.h"
+#include "core/log.h"
 #include "core/terminal/terminal.h"
 
 namespace tightloop {
@@ -35,6 +39,18 @@ std::string host_name() {
   return ::gethostname(name, sizeof name - 1) == 0 && name[0] ? name : "unknown";
 }
 
+constexpr std::chrono::seconds kSilence{3};  // after which whoever waits for others says so
+
+/// A name that nobody knows would be asked for again and again.
+void require_address(const Rendezvous& rendezvous) {
+  addrinfo* found = nullptr;
+  const int problem = ::getaddrinfo(rendezvous.address.c_str(), nullptr, nullptr, &found);
+  if (found) ::freeaddrinfo(found);
+  if (problem == EAI_NONAME)
+    throw usage_error("MASTER_ADDR is '{}', and no machine of that name is known here ({}).",
+                      rendezvous.address, ::gai_strerror(problem));
+}
+
 }  // namespace
 
 Peers::Peers(const Rendezvous& rendezvous, const Processes::Timing& timing, LastResort last_resort)
@@ -45,9 +61,18 @@ Peers::Peers(const Rendezvous& rendezvous, const Processes::Timing& timing, Last
   // c10d's own messages, with stack traces, would stand between ours.
   if (!std::getenv("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
   const InterruptEndsProgram at_once;  // c10d does not stop waiting for peers
+  require_address(rendezvous);
   try {
-    store_ = connect(timing, serves());
-    join(timing);
+    {
+      const Ticker waiting(kSilence, [&, said = false]() mutable {
+        if (std::exchange(said, true)) return;
+        log::info("Rank {} of {} waits for the others at {}:{} (MASTER_ADDR, MASTER_PORT), up to {} s.",
+                  rendezvous.rank, rendezvous.world, rendezvous.address, rendezvous.port,
+                  std::chrono::duration_cast<std::chrono::seconds>(timing.join).count());
+      });
+      store_ = connect(timing, serves());
+      join(timing);
+    }
     const auto own = c10::make_intrusive<c10d::PrefixStore>(prefix_, connect(timing, /*serve=*/false));
     HeartbeatPeers peers{rendezvous.rank, Heartbeat::hosts(*own, rendezvous.world),
                          rendezvous.store_runs ? Fault::kAll : 0};
@@ -64,7 +89,8 @@ Peers::Peers(const Rendezvous& rendezvous, const Processes::Timing& timing, Last
     const Error failure(
         ExitCode::kFailure,
         fmt::format("rank {} of {} could not meet the others at {}:{} (MASTER_ADDR, MASTER_PORT): {}. "
-                    "Check that the port is free there and that all processes were started.",
+                    "Check that the port is free there (a second process with RANK 0 has taken it?) and that "
+                    "all processes were started.",
                     rendezvous.rank, rendezvous.world, rendezvous.address, rendezvous.port,
                     first_line(error.what())));
     if (!heartbeat_) throw failure;
@@ -89,7 +115,7 @@ void Peers::part(bool failing) {
   ticker_.reset();
   if (!heartbeat_->stop()) heartbeat_.release();
   // Threads that wait for a dead peer cannot be joined; they end with the process, which is about to.
-  if (failing || lost) gloo_.release(), gpu_.release(), store_.release();
+  if (failing || lost) gloo_.release(), gpu_.release(), store_.release(), board_.release();
 }
 
 void Peers::post(const std::string& name, const std::string& text) {
@@ -168,6 +194,12 @@ void Peers::join(const Processes::Timing& timing) {
   if (Heartbeat::introduce(*store, rendezvous_.rank, host_name()) != 1)
     throw fail_to_join(*store, usage_error("two processes have RANK {}. Each needs its own, from 0 to {}.",
                                            rendezvous_.rank, rendezvous_.world - 1));
+  const auto world = std::to_string(rendezvous_.world);
+  const auto first = store->compareSet("world", {}, std::vector<uint8_t>(world.begin(), world.end()));
+  if (const std::string other(first.begin(), first.end()); other != world)
+    throw fail_to_join(*store,
+                       usage_error("rank {} has WORLD_SIZE {}, another process has {}: all need the same.",
+                                   rendezvous_.rank, world, other));
   const auto end = Clock::now() + timing.join;
   for (int rank = 0; rank < rendezvous_.world;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());

@@ -9,12 +9,12 @@ namespace tightloop {
 class Fields;
 
 /// What of the training state is divided among processes.
-enum class Shard { kNone, kOptimizer, kGradients };
+enum class Sharding { kNone, kOptimizer, kGradients };
 template <>
-inline constexpr auto kChoices<Shard> = std::to_array<Choice<Shard>>({
-    {Shard::kNone, "none", "each process has all of it"},
-    {Shard::kOptimizer, "optimizer", "master weights and moments (ZeRO-1)"},
-    {Shard::kGradients, "gradients",
+inline constexpr auto kChoices<Sharding> = std::to_array<Choice<Sharding>>({
+    {Sharding::kNone, "none", "each process has all of it"},
+    {Sharding::kOptimizer, "optimizer", "master weights and moments (ZeRO-1)"},
+    {Sharding::kGradients, "gradients",
      "gradients too (ZeRO-2); each micro-batch of an accumulation is communicated"},
 });
 
@@ -39,7 +39,7 @@ inline constexpr auto kChoices<DistBackend> = std::to_array<Choice<DistBackend>>
 
 /// Section "dist": several processes that train together.
 struct DistConfig {
-  Shard shard = Shard::kNone;
+  Sharding shard = Sharding::kNone;
   ReduceDtype reduce = ReduceDtype::kFp32;
   DistBackend backend = DistBackend::kAuto;
   bool overlap = true;

@@ -39,18 +39,18 @@ TEST(Fault, OfALongSentenceIsCutBetweenCharacters) {
 }
 
 TEST(LastWords, HaveTheExitCodeOfWhatHappened) {
-  EXPECT_EQ(last_words(data_error("planted {}", 7)).code(), ExitCode::kData);
-  EXPECT_STREQ(last_words(data_error("planted {}", 7)).what(), "planted 7");
-  EXPECT_EQ(last_words(std::bad_alloc()).code(), ExitCode::kDevice);
+  EXPECT_EQ(tightloop::last_words(data_error("planted {}", 7)).code(), ExitCode::kData);
+  EXPECT_STREQ(tightloop::last_words(data_error("planted {}", 7)).what(), "planted 7");
+  EXPECT_EQ(tightloop::last_words(std::bad_alloc()).code(), ExitCode::kDevice);
   // What a thread that cannot be started throws.
-  EXPECT_EQ(last_words(std::system_error(EAGAIN, std::generic_category())).code(), ExitCode::kDevice);
-  EXPECT_EQ(last_words(std::system_error(ENOENT, std::generic_category())).code(), ExitCode::kFailure);
-  EXPECT_EQ(last_words(std::runtime_error("other")).code(), ExitCode::kFailure);
+  EXPECT_EQ(tightloop::last_words(std::system_error(EAGAIN, std::generic_category())).code(), ExitCode::kDevice);
+  EXPECT_EQ(tightloop::last_words(std::system_error(ENOENT, std::generic_category())).code(), ExitCode::kFailure);
+  EXPECT_EQ(tightloop::last_words(std::runtime_error("other")).code(), ExitCode::kFailure);
   const auto thrown = [](auto throws) {
     try {
       throws();
     } catch (const std::exception& error) {
-      return last_words(error);
+      return tightloop::last_words(error);
     }
     return Error(ExitCode::kOk, "nothing was thrown");
   };

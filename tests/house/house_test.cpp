@@ -99,7 +99,7 @@ const std::map<std::string, std::vector<std::vector<std::string>>> kStages{
       {"report/", "watch/"},
       {""}}},
     {"infer", {{""}, {"suite/"}}},
-    {"cli", {{"page/"}, {""}, {"bench/"}, {"verbs/"}}},
+    {"cli", {{"page/"}, {""}, {"bench/", "fit/"}, {"verbs/"}}},
 };
 
 /// The number of the stage that a file of a layer, "read/record.h", belongs to: by the longest entry; -1:

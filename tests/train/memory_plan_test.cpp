@@ -143,16 +143,16 @@ TEST(MemoryPlan, AccumulatingHoldsSumsInFp32) {
 TEST(MemoryPlan, ProcessesHoldTheirShare) {
   constexpr double P = 124475904;
   const auto planner = gpt2_planner();
-  const auto held = [&](Shard shard, int64_t world) {
+  const auto held = [&](Sharding shard, int64_t world) {
     return planner.among({.shard = shard}, world).plan(planner.written());
   };
   const auto near = [](double bytes, double expected) { EXPECT_NEAR(bytes / expected, 1, 0.01) << bytes; };
-  const auto alone = held(Shard::kOptimizer, 1);
+  const auto alone = held(Sharding::kOptimizer, 1);
   EXPECT_EQ(alone.total(), planner.plan(planner.written()).total()) << "one process has everything";
   for (const int64_t world : {2, 4, 8}) {
     const auto W = static_cast<double>(world);
-    const auto none = held(Shard::kNone, world), optimizer = held(Shard::kOptimizer, world),
-               gradients = held(Shard::kGradients, world);
+    const auto none = held(Sharding::kNone, world), optimizer = held(Sharding::kOptimizer, world),
+               gradients = held(Sharding::kGradients, world);
     EXPECT_EQ(none.weights + none.masters + none.moments, 14 * P);
     for (const auto& sharded : {optimizer, gradients}) {
       EXPECT_EQ(sharded.weights, 2 * P);

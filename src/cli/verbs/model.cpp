@@ -8,7 +8,7 @@
 
 #include "cli/main_settings.h"
 #include "cli/model_recipe.h"
-#include "cli/training_memory.h"
+#include "cli/fit/training_memory.h"
 #include "cli/verbs.h"
 #include "core/counted.h"
 #include "core/error.h"

@@ -21,6 +21,7 @@
 #include "core/log.h"
 #include "core/terminal/plain.h"
 #include "core/terminal/terminal.h"
+#include "dist/agreement.h"
 #include "dist/launch_text.h"
 #include "dist/processes.h"
 #include "dist/send_files.h"
@@ -214,6 +215,10 @@ ExitCode nothing_to_do(const Resumption& resumption) {
 /// Gives the exit code.
 ExitCode train_with(Processes& processes, const TrainArguments& options, const Settings& settings) {
   require_right_use(options);
+  if (processes.world() > 1)
+    require_agreement(processes, {{"to do", options.automatic()      ? "RECIPE --resume auto"
+                                            : options.resume.empty() ? "a new run"
+                                                                     : "--resume"}});
   Recipe recipe;
   Preface preface;
   if (!options.file.empty()) {

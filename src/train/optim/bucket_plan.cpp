@@ -105,7 +105,7 @@ double cost_of(const std::vector<PlannedParameter>& parameters, const ParameterP
 
 BucketPlan plan_buckets(const Model& model, const BucketPlanOptions& options) {
   const auto& all = model.parameters().all();
-  const bool sharded = options.dist.shard != Shard::kNone && options.world > 1,
+  const bool sharded = options.dist.shard != Sharding::kNone && options.world > 1,
              muon = options.optimizer == OptimizerKind::kMuon;
   const auto gradients = options.dist.reduce == ReduceDtype::kFp32 ? c10::ScalarType::Float : options.compute;
   TrainConfig train;

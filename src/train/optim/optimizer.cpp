@@ -55,7 +55,7 @@ Optimizer::Optimizer(Parameters& parameters, const TrainConfig& config, const Mo
       several_(config.accumulate > 1),
       set_to_none_(config.set_to_none),
       processes_(others_of(sharing)),
-      shards_gradients_(processes_ && sharing.dist.shard == Shard::kGradients),
+      shards_gradients_(processes_ && sharing.dist.shard == Sharding::kGradients),
       layers_(parameters),
       lr_(config.optimizer == OptimizerKind::kMuon ? config.matrix_lr * config.lr_scale : config.lr),
       values_(parameters.values()),
@@ -95,7 +95,7 @@ void Optimizer::make_buckets(const TrainConfig& config, const DistConfig& dist,
                     .dtype = wide ? parameter.value.scalar_type() : compute_dtype,  // fp32, as masters are
                     .matrices = takes_muon(parameter, config) ? matrices_in(parameter)
                                                               : std::vector<PlannedParameter::Matrix>()});
-  const bool sharded = processes_ && dist.shard != Shard::kNone;
+  const bool sharded = processes_ && dist.shard != Sharding::kNone;
   buckets_ = std::make_unique<GradientBuckets>(
       ShardPlan(plan, {.bytes = std::llround(dist.bucket_mb * (1 << 20)),
                        .world = processes_ ? processes_->world() : 1,

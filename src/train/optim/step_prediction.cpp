@@ -16,7 +16,7 @@ BucketPlan plan_buckets(const Recipe& recipe, int64_t world, at::ScalarType comp
 
 StepPrediction predict_step(const Recipe& recipe, BucketPlan plan, const Network& network,
                             const ComputeTimes& times) {
-  const bool sharded = recipe.dist.shard != Shard::kNone;
+  const bool sharded = recipe.dist.shard != Sharding::kNone;
   StepPrediction found;
   constexpr double kFewBytes = 16;  // a loss and a token count
   found.schedule = {.forward = times.forward,
@@ -26,7 +26,7 @@ StepPrediction predict_step(const Recipe& recipe, BucketPlan plan, const Network
                     .other = times.other,
                     .accumulate = recipe.train.accumulate,
                     .overlap = recipe.dist.overlap,
-                    .each_pass = recipe.dist.shard == Shard::kGradients};
+                    .each_pass = recipe.dist.shard == Sharding::kGradients};
   const double passes = found.schedule.each_pass ? static_cast<double>(recipe.train.accumulate) : 1;
   for (const PlannedBucket& bucket : plan.buckets) {
     const double bytes = bucket.gradient_bytes, weights = bucket.weight_bytes;

@@ -132,11 +132,11 @@ MemoryPlanner MemoryPlanner::among(const DistConfig& dist, int64_t world) const 
     share.buckets += bucket.gradient_bytes;
     largest = std::max(largest, bucket.gradient_bytes);
     // Gloo receives a sliced bucket in memory of its own, which is there until all have arrived.
-    if (!cuda_ && dist.shard == Shard::kOptimizer && bucket.owner == BucketExtent::kSliced)
+    if (!cuda_ && dist.shard == Sharding::kOptimizer && bucket.owner == BucketExtent::kSliced)
       received += bucket.gradient_bytes;
   }
   share.buckets += received;
-  if (dist.shard == Shard::kGradients) {
+  if (dist.shard == Sharding::kGradients) {
     // One that is filled, and those under way (GradientExchange::kUnderWay), which Gloo receives elsewhere.
     const double at_once = cuda_ ? 3 : 5;
     share.buckets = std::min(share.buckets, kWide * share.owned + at_once * largest);

@@ -1,4 +1,4 @@
-#include "cli/training_memory.h"
+#include "cli/fit/training_memory.h"
 
 #include <fmt/format.h>
 

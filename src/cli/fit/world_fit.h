@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "cli/compute_times.h"
-#include "cli/training_memory.h"
+#include "cli/fit/compute_times.h"
+#include "cli/fit/training_memory.h"
 #include "dist/network.h"
 #include "train/optim/step_prediction.h"
 

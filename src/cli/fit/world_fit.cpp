@@ -1,4 +1,4 @@
-#include "cli/world_fit.h"
+#include "cli/fit/world_fit.h"
 
 #include <fmt/format.h>
 
@@ -51,7 +51,7 @@ std::vector<std::string> assumptions(const Recipe& recipe, const Network& networ
   list.push_back(
       "All processes compute at the same speed. A bucket is ready when backward has passed its first layer, "
       "by the FLOPs of products and attention; communication takes nothing from computing.");
-  if (recipe.dist.shard != Shard::kNone)
+  if (recipe.dist.shard != Sharding::kNone)
     list.push_back(fmt::format("A process does up to {:.1f} % of the update, by its cost.",
                                100 * found.plan.update_share));
   return list;

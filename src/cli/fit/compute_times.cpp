@@ -1,4 +1,4 @@
-#include "cli/compute_times.h"
+#include "cli/fit/compute_times.h"
 
 #include <fmt/format.h>
 

@@ -17,7 +17,7 @@ ModelConfig small(const std::string& family, bool tied = true) {
   return config;
 }
 
-BucketPlanOptions options(double bucket_mb, Shard shard = Shard::kNone, int world = 4) {
+BucketPlanOptions options(double bucket_mb, Sharding shard = Sharding::kNone, int world = 4) {
   return {
       .dist = {.shard = shard, .bucket_mb = bucket_mb}, .world = world, .length = 32, .compute = at::kFloat};
 }
@@ -67,7 +67,7 @@ TEST(BucketPlan, HasEveryParameterOnceAndIsCutAsItIsTold) {
   for (const char* family : {"gpt2", "llama", "nanochat", "qwen3_moe"}) {
     ModelConfig config = small(family, std::string(family) != "nanochat");
     const auto model = make_shapes(config);
-    for (const Shard shard : {Shard::kNone, Shard::kOptimizer, Shard::kGradients}) {
+    for (const Sharding shard : {Sharding::kNone, Sharding::kOptimizer, Sharding::kGradients}) {
       const BucketPlan plan = plan_buckets(*model, options(0.1, shard));
       const auto values = static_cast<double>(model->parameters().count());
       EXPECT_GE(gradient_bytes(plan), 4 * values) << family;
@@ -91,11 +91,11 @@ TEST(BucketPlan, ShardedStateIsDividedNearlyEvenly) {
   const auto model = make_shapes(small("llama"));
   const auto values = model->parameters().count();
   EXPECT_EQ(plan_buckets(*model, options(1)).most_owned, values) << "nothing is sharded";
-  const BucketPlan four = plan_buckets(*model, options(1, Shard::kOptimizer));
+  const BucketPlan four = plan_buckets(*model, options(1, Sharding::kOptimizer));
   EXPECT_NEAR(static_cast<double>(four.most_owned) / static_cast<double>(values), 0.25, 0.02);
   EXPECT_NEAR(four.update_share, 0.25, 0.02);
-  EXPECT_EQ(plan_buckets(*model, options(1, Shard::kOptimizer, 1)).most_owned, values) << "alone";
-  BucketPlanOptions muon = options(1, Shard::kOptimizer);
+  EXPECT_EQ(plan_buckets(*model, options(1, Sharding::kOptimizer, 1)).most_owned, values) << "alone";
+  BucketPlanOptions muon = options(1, Sharding::kOptimizer);
   muon.optimizer = OptimizerKind::kMuon;
   const BucketPlan matrices = plan_buckets(*model, muon);
   EXPECT_GT(matrices.most_owned_matrices, 0);
@@ -104,7 +104,7 @@ TEST(BucketPlan, ShardedStateIsDividedNearlyEvenly) {
   EXPECT_LT(matrices.update_share, 0.5);
 }
 
-Recipe recipe_of(Shard shard, ReduceDtype reduce = ReduceDtype::kFp32) {
+Recipe recipe_of(Sharding shard, ReduceDtype reduce = ReduceDtype::kFp32) {
   Recipe recipe;
   recipe.model = small("gpt2");
   recipe.data.seq_len = 32;
@@ -129,33 +129,33 @@ TEST(StepPrediction, BytesAreThoseOfTheFormula) {
   const auto padded = [&](const Recipe& recipe) {
     return gradient_bytes(plan_buckets(recipe, 4, at::kBFloat16, false));
   };
-  const Recipe none = recipe_of(Shard::kNone), half = recipe_of(Shard::kNone, ReduceDtype::kCompute),
-               sharded = recipe_of(Shard::kOptimizer);
+  const Recipe none = recipe_of(Sharding::kNone), half = recipe_of(Sharding::kNone, ReduceDtype::kCompute),
+               sharded = recipe_of(Sharding::kOptimizer);
   EXPECT_DOUBLE_EQ(predicted(none, network).reduced_bytes, 2 * 0.75 * padded(none));
   EXPECT_EQ(predicted(none, network).gathered_bytes, 0);
   EXPECT_NEAR(predicted(half, network).reduced_bytes / predicted(none, network).reduced_bytes, 0.5, 0.01);
   EXPECT_DOUBLE_EQ(predicted(sharded, network).reduced_bytes, 0.75 * padded(sharded));
   EXPECT_DOUBLE_EQ(predicted(sharded, network).gathered_bytes, 0.75 * padded(sharded) / 2);
-  Recipe accumulated = recipe_of(Shard::kGradients);
+  Recipe accumulated = recipe_of(Sharding::kGradients);
   accumulated.train.accumulate = 5;
   EXPECT_DOUBLE_EQ(predicted(accumulated, network).reduced_bytes, 5 * 0.75 * padded(accumulated));
-  accumulated.dist.shard = Shard::kOptimizer;
+  accumulated.dist.shard = Sharding::kOptimizer;
   EXPECT_DOUBLE_EQ(predicted(accumulated, network).reduced_bytes, 0.75 * padded(accumulated));
 }
 
 TEST(StepPrediction, WithoutLimitAStepIsItsComputing) {
-  const auto none = predicted(recipe_of(Shard::kNone), link_of(1e30));
+  const auto none = predicted(recipe_of(Sharding::kNone), link_of(1e30));
   EXPECT_NEAR(none.step.step, 0.34, 1e-9);
-  const auto sharded = predicted(recipe_of(Shard::kOptimizer), link_of(1e30));
+  const auto sharded = predicted(recipe_of(Sharding::kOptimizer), link_of(1e30));
   EXPECT_NEAR(sharded.step.step, 0.30 + 0.04 * sharded.plan.update_share, 1e-9);
   EXPECT_NEAR(sharded.alone, 0.34, 1e-9);
-  const auto alone = predicted(recipe_of(Shard::kOptimizer), link_of(1, 1));
+  const auto alone = predicted(recipe_of(Sharding::kOptimizer), link_of(1, 1));
   EXPECT_NEAR(alone.step.step, 0.34, 1e-9);
   EXPECT_EQ(alone.reduced_bytes, 0);
 }
 
 TEST(StepPrediction, ASlowLinkSetsTheStep) {
-  for (const Shard shard : {Shard::kNone, Shard::kOptimizer}) {
+  for (const Sharding shard : {Sharding::kNone, Sharding::kOptimizer}) {
     const auto step = predicted(recipe_of(shard), link_of(1e5));
     EXPECT_NEAR(step.step.communication, (step.reduced_bytes + step.gathered_bytes) / 1e5, 0.01);
     EXPECT_GT(step.step.step, step.step.communication);

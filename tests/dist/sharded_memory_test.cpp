@@ -39,7 +39,7 @@ void train_step(LanguageModel& model, Optimizer& optimizer) {
 }
 
 /// The ratio of what was predicted to the most that was allocated, from the model's weights on.
-void expect_predicted(OptimizerKind kind, Shard shard) {
+void expect_predicted(OptimizerKind kind, Sharding shard) {
   Processes processes;
   TrainConfig train;
   train.micro_batch = kRows, train.fused_head = AutoSwitch::kOn, train.optimizer = kind;
@@ -67,19 +67,19 @@ void expect_predicted(OptimizerKind kind, Shard shard) {
 
 TEST(ShardedMemory, AdamwIsWithinATenth) {
   if (!in_child()) return expect_success(2);
-  expect_predicted(OptimizerKind::kAdamw, Shard::kOptimizer);
+  expect_predicted(OptimizerKind::kAdamw, Sharding::kOptimizer);
 }
 TEST(ShardedMemory, MuonIsWithinATenth) {
   if (!in_child()) return expect_success(2);
-  expect_predicted(OptimizerKind::kMuon, Shard::kOptimizer);
+  expect_predicted(OptimizerKind::kMuon, Sharding::kOptimizer);
 }
 TEST(ShardedMemory, ShardedGradientsAreWithinATenth) {
   if (!in_child()) return expect_success(2);
-  expect_predicted(OptimizerKind::kAdamw, Shard::kGradients);
+  expect_predicted(OptimizerKind::kAdamw, Sharding::kGradients);
 }
 TEST(ShardedMemory, UnshardedIsWithinATenth) {
   if (!in_child()) return expect_success(2);
-  expect_predicted(OptimizerKind::kAdamw, Shard::kNone);
+  expect_predicted(OptimizerKind::kAdamw, Sharding::kNone);
 }
 
 }  // namespace
