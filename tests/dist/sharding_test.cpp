@@ -24,7 +24,7 @@ struct Division {
   ReduceDtype reduce = ReduceDtype::kFp32;
 };
 
-Recipe recipe_of(const Division& division, int64_t steps) {
+Recipe recipe_for(const Division& division, int64_t steps) {
   auto recipe = small_recipe();
   auto& train = recipe.train;
   recipe.model.layers = 3, recipe.model.width = 32;
@@ -37,20 +37,20 @@ Recipe recipe_of(const Division& division, int64_t steps) {
   return recipe;
 }
 
-struct Outcome {
+struct Trained {
   std::vector<double> losses;
   Checkpoint checkpoint;
 };
 
-Outcome outcome_of(const Recipe& recipe, const fs::path& folder, Processes* processes) {
+Trained trained_by(const Recipe& recipe, const fs::path& folder, Processes* processes) {
   const bool main = !processes || processes->main();
   const auto run = main ? RunFolder::create(folder, false) : RunFolder(folder);
-  Outcome outcome{Trainer(recipe, run, {.processes = processes}).run().losses, {}};
+  Trained outcome{Trainer(recipe, run, {.processes = processes}).run().losses, {}};
   if (main) outcome.checkpoint = load_checkpoint(run.checkpoints());
   return outcome;
 }
 
-double worst(const Safetensors& got, const Safetensors& wanted) {
+double worst_error(const Safetensors& got, const Safetensors& wanted) {
   double error = 0;
   EXPECT_EQ(got.tensors.size(), wanted.tensors.size());
   for (const auto& [name, tensor] : wanted.tensors) {
@@ -68,39 +68,39 @@ std::string saved_weights(const fs::path& run) {
 }
 
 /// One process on all rows, and several as the test's children, come to the same.
-void expect_same_as_alone(const Division& division, int64_t steps, double losses, double weights) {
+void expect_as_of_one(const Division& division, int64_t steps, double losses, double weights) {
   const fs::path folder = std::getenv("TIGHTLOOP_TEST_FOLDER");
-  const Recipe recipe = recipe_of(division, steps);
-  Outcome several;
+  const Recipe recipe = recipe_for(division, steps);
+  Trained several;
   bool main = false;
   {
     Processes processes;
     main = processes.main();
-    several = outcome_of(recipe, folder / "several", &processes);
+    several = trained_by(recipe, folder / "several", &processes);
   }
   if (!main) return;
   Division alone = division;
   alone.world = 1, alone.accumulate = 1;
-  const Outcome one = outcome_of(recipe_of(alone, steps), folder / "one", nullptr);
+  const Trained one = trained_by(recipe_for(alone, steps), folder / "one", nullptr);
   ASSERT_EQ(several.losses.size(), one.losses.size());
   double loss_error = 0;
   for (size_t i = 0; i < one.losses.size(); ++i)
     loss_error = std::max(loss_error, std::abs(several.losses[i] - one.losses[i]) / one.losses[i]);
-  const double weight_error = worst(several.checkpoint.weights, one.checkpoint.weights);
+  const double weight_error = worst_error(several.checkpoint.weights, one.checkpoint.weights);
   EXPECT_LT(loss_error, losses);
   EXPECT_LT(weight_error, weights);
-  EXPECT_LT(worst(several.checkpoint.optimizer, one.checkpoint.optimizer), 100 * weights);
+  EXPECT_LT(worst_error(several.checkpoint.optimizer, one.checkpoint.optimizer), 100 * weights);
   if (const char* to = std::getenv("TIGHTLOOP_SHARDING"))
     write_file_whole(fs::path(to) / ::testing::UnitTest::GetInstance()->current_test_info()->name(),
                      fmt::format("{:.1e} {:.1e}\n", loss_error, weight_error));
 }
 
-#define SHARDING_TEST(name, ...)                                                             \
-  TEST(Sharding, name) {                                                                     \
-    const Division division{__VA_ARGS__};                                                    \
-    if (!in_child()) return expect_success(division.world);                                  \
-    /* TIGHTLOOP_SHARDING=FOLDER: 50 steps, and the errors into FOLDER. */                   \
-    expect_same_as_alone(division, std::getenv("TIGHTLOOP_SHARDING") ? 50 : 20, 1e-5, 1e-3); \
+#define SHARDING_TEST(name, ...)                                                         \
+  TEST(Sharding, name) {                                                                 \
+    const Division division{__VA_ARGS__};                                                \
+    if (!in_child()) return expect_success(division.world);                              \
+    /* TIGHTLOOP_SHARDING=FOLDER: 50 steps, and the errors into FOLDER. */               \
+    expect_as_of_one(division, std::getenv("TIGHTLOOP_SHARDING") ? 50 : 20, 1e-5, 1e-3); \
   }
 
 SHARDING_TEST(NothingTwo, .world = 2)
@@ -125,7 +125,7 @@ TEST(Sharding, OverlapChangesNoBit) {
   for (const Sharding shard : {Sharding::kNone, Sharding::kOptimizer, Sharding::kGradients}) {
     const auto run = [&](bool overlap) { return folder / fmt::format("{}-{}", name_of(shard), overlap); };
     for (const bool overlap : {true, false})
-      outcome_of(recipe_of({.world = 3, .accumulate = 2, .shard = shard, .overlap = overlap}, 6),
+      trained_by(recipe_for({.world = 3, .accumulate = 2, .shard = shard, .overlap = overlap}, 6),
                  run(overlap), &processes);
     EXPECT_TRUE(!processes.main() || saved_weights(run(true)) == saved_weights(run(false))) << name_of(shard);
   }
@@ -134,29 +134,29 @@ TEST(Sharding, OverlapChangesNoBit) {
 TEST(Sharding, GoesOnWithAnotherNumberOfProcessesAndAnotherShard) {
   if (!in_child()) return expect_success(3);
   const fs::path folder = std::getenv("TIGHTLOOP_TEST_FOLDER");
-  auto recipe = recipe_of({.world = 3, .shard = Sharding::kOptimizer}, 12);
+  auto recipe = recipe_for({.world = 3, .shard = Sharding::kOptimizer}, 12);
   recipe.train.stop_at = 5;
   bool main = false;
   {
     Processes processes;
     main = processes.main();
-    outcome_of(recipe, folder / "several", &processes);
+    trained_by(recipe, folder / "several", &processes);
   }
   if (!main) return;
-  recipe = recipe_of({.world = 1}, 12);
+  recipe = recipe_for({.world = 1}, 12);
   const RunFolder run(folder / "several");
   Trainer(recipe, run, {.resume_from = load_checkpoint(run.checkpoints())}).run();
-  const Outcome one = outcome_of(recipe, folder / "one", nullptr);
-  EXPECT_LT(worst(load_checkpoint(run.checkpoints()).weights, one.checkpoint.weights), 1e-3);
+  const Trained one = trained_by(recipe, folder / "one", nullptr);
+  EXPECT_LT(worst_error(load_checkpoint(run.checkpoints()).weights, one.checkpoint.weights), 1e-3);
 }
 
 TEST(Sharding, AllProcessesWriteOneFile) {
   if (!in_child()) return expect_success(3);
   const fs::path folder = std::getenv("TIGHTLOOP_TEST_FOLDER");
-  auto recipe = recipe_of({.world = 3, .shard = Sharding::kOptimizer}, 6);
+  auto recipe = recipe_for({.world = 3, .shard = Sharding::kOptimizer}, 6);
   recipe.train.save_steps = 2;
   Processes processes;
-  outcome_of(recipe, folder / "run", &processes);
+  trained_by(recipe, folder / "run", &processes);
   if (!processes.main()) return;
   const fs::path checkpoints = RunFolder(folder / "run").checkpoints();
   for (const int64_t step : {2, 4, 6}) {
