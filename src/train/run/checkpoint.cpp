@@ -186,11 +186,11 @@ void save_checkpoint(const fs::path& checkpoints, int64_t step, const NamedTenso
     return nlohmann::json{{kWeightsFile, write_tensors(folder, kWeightsFile, weights, wrote)},
                           {kOptimizerFile, write_tensors(folder, kOptimizerFile, optimizer, wrote)}};
   };
-  save_checkpoint(checkpoints, step, bytes_of(weights) + bytes_of(optimizer), write, metadata);
+  save_checkpoint_files(checkpoints, step, bytes_of(weights) + bytes_of(optimizer), write, metadata);
 }
 
-void save_checkpoint(const fs::path& checkpoints, int64_t step, uint64_t bytes, const WriteFiles& write,
-                     const nlohmann::json& metadata) {
+void save_checkpoint_files(const fs::path& checkpoints, int64_t step, uint64_t bytes, const WriteFiles& write,
+                           const nlohmann::json& metadata) {
   const fs::path folder = named(checkpoints, step), replaced = named(checkpoints, step, kReplaced);
   try {
     clear_up(checkpoints);

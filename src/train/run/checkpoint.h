@@ -33,8 +33,8 @@ void save_checkpoint(const std::filesystem::path& checkpoints, int64_t step, con
 /// optimizer.safetensors, `bytes` together, and gives what state.json says of them: by name "bytes" and
 /// "xxh3" or, of a file that was written in pieces, "pieces" with "begin", "bytes" and "xxh3" of each.
 using WriteFiles = std::function<nlohmann::json(const std::filesystem::path& folder)>;
-void save_checkpoint(const std::filesystem::path& checkpoints, int64_t step, uint64_t bytes,
-                     const WriteFiles& write, const nlohmann::json& metadata);
+void save_checkpoint_files(const std::filesystem::path& checkpoints, int64_t step, uint64_t bytes,
+                           const WriteFiles& write, const nlohmann::json& metadata);
 inline constexpr const char* kWeightsFile = "model.safetensors";
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
 

@@ -190,7 +190,7 @@ RunFolder RunHistory::write_checkpoint(const Order& order) {
       const auto write = [&](const std::filesystem::path& folder) {
         return order.shared->write(folder, {order.state[0], order.state[1], wrote});
       };
-      save_checkpoint(to.checkpoints(), order.step, order.shared->bytes(), write, order.metadata);
+      save_checkpoint_files(to.checkpoints(), order.step, order.shared->bytes(), write, order.metadata);
     } else {
       save_checkpoint(to.checkpoints(), order.step, order.state[0], order.state[1], order.metadata, wrote);
     }

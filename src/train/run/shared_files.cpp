@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -82,8 +83,14 @@ nlohmann::json SharedFile::write(const std::filesystem::path& folder, const Name
   return pieces;
 }
 
+SharedCheckpoint::SharedCheckpoint(SharedFile weights, SharedFile optimizer, Processes& processes)
+    : weights_(std::move(weights)), optimizer_(std::move(optimizer)), processes_(processes), number_([] {
+        static std::atomic<int64_t> made = 0;
+        return made++;
+      }()) {}
+
 std::string SharedCheckpoint::post_name(const std::string& what) const {
-  return fmt::format("save/{}/{}", saves_, what);
+  return fmt::format("save/{}/{}/{}", number_, saves_, what);
 }
 
 nlohmann::json SharedCheckpoint::write_own(const std::filesystem::path& folder, const Part& part) const {
@@ -110,6 +117,7 @@ nlohmann::json SharedCheckpoint::write(const std::filesystem::path& folder, cons
     if (said.is_string()) throw checkpoint_error("rank {}: {}", rank, said.get<std::string>());
     add(said);
   }
+  processes_.remove_post(post_name("folder"));
   state_ = kDone, ++saves_;
   return {{weights_.name(), joined_pieces(weights, weights_.bytes())},
           {optimizer_.name(), joined_pieces(optimizer, optimizer_.bytes())}};

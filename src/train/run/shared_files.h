@@ -46,8 +46,8 @@ class SharedFile {
 /// own, for the same saves in the same order; nothing but the disk and small messages is waited for.
 class SharedCheckpoint {
  public:
-  SharedCheckpoint(SharedFile weights, SharedFile optimizer, Processes& processes)
-      : weights_(std::move(weights)), optimizer_(std::move(optimizer)), processes_(processes) {}
+  /// All processes make it together.
+  SharedCheckpoint(SharedFile weights, SharedFile optimizer, Processes& processes);
 
   const SharedFile& weights() const { return weights_; }
   const SharedFile& optimizer() const { return optimizer_; }
@@ -71,7 +71,8 @@ class SharedCheckpoint {
 
   SharedFile weights_, optimizer_;
   Processes& processes_;
-  int64_t saves_ = 0;                            // that are over
+  const int64_t number_;  // among all of them that this process has made: what is posted outlives one
+  int64_t saves_ = 0;     // that are over
   enum { kIdle, kBegun, kDone } state_ = kIdle;  // of the save at work, in the main process
 };
 
