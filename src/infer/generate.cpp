@@ -6,24 +6,16 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "core/error.h"
 #include "core/interrupt.h"
-#include "core/random.h"
-#include "model/family.h"
 
 namespace tightloop {
 
 namespace {
 
 constexpr size_t kReadAtOnce = 2048;  // tokens of a prompt: memory, and the time until a signal is noticed
-
-double uniform(int64_t seed, uint64_t sample, uint64_t position) {
-  const auto words = philox(static_cast<uint64_t>(seed), position, sample);
-  return static_cast<double>((uint64_t{words[0]} << 21) ^ (words[1] >> 11)) * 0x1.0p-53;
-}
 
 // The rows of a batch that are still being continued. seen[i] is everything read and made for row i.
 class Rows {
@@ -83,29 +75,6 @@ class Rows {
 
 }  // namespace
 
-const char* to_string(AnswerEnd end) {
-  switch (end) {
-    case AnswerEnd::kLength:
-      return "length";
-    case AnswerEnd::kStopped:
-      return "stop";
-    case AnswerEnd::kContextFull:
-      return "context";
-    case AnswerEnd::kInterrupted:
-      return "interrupted";
-  }
-  return "";
-}
-
-int64_t longest_sequence(const ModelConfig& config) {
-  return family_of(config).has.learned_positions ? config.context : std::numeric_limits<int64_t>::max();
-}
-
-int64_t longest_prompt(const ModelConfig& config) {
-  constexpr int64_t kContexts = 4, kAlways = 4096;
-  return std::min(longest_sequence(config) - 1, std::max(kAlways, kContexts * config.context));
-}
-
 std::vector<Answer> generate(LanguageModel& model, std::span<const Prompt> prompts,
                              const GenerateOptions& options) {
   std::vector<Answer> answers(prompts.size());
@@ -132,26 +101,23 @@ std::vector<Answer> generate(LanguageModel& model, std::span<const Prompt> promp
     read = upto;
     // Rows that have not reached the end of their prompt, or of a calculator's result, have their next token.
     std::vector<size_t> due;
-    std::vector<double> draws;
+    std::vector<SampleRow> chosen_by;
     for (size_t i = 0; i < rows.size(); ++i) {
       if (rows.seen(i).size() != read) continue;
       due.push_back(i);
-      draws.push_back(uniform(sampling.seed, rows.prompt(i).sample, answers[rows.row(i)].ids.size()));
+      chosen_by.push_back(
+          {.sampling = &sampling,
+           .seen = rows.seen(i),
+           .draw = sample_draw(sampling.seed, rows.prompt(i).sample, answers[rows.row(i)].ids.size()),
+           .vocab_size = options.vocab_size});
     }
     std::vector<bool> ended(rows.size());
     if (!due.empty()) {
-      const bool all = due.size() == rows.size();
       auto last = hidden.select(1, hidden.size(1) - 1);
-      std::vector<std::vector<int32_t>> seen;
-      if (!all) {
+      if (due.size() < rows.size())
         last =
             last.index_select(0, at::tensor(std::vector<int64_t>(due.begin(), due.end())).to(model.device()));
-        for (const size_t i : due) seen.push_back(rows.seen(i));
-      }
-      auto logits = model.logits(last);
-      if (options.vocab_size > 0 && options.vocab_size < logits.size(1))
-        logits = logits.narrow(1, 0, options.vocab_size);
-      const auto made = sample(logits, sampling, all ? rows.seen() : seen, draws);
+      const auto made = sample(model.logits(last), chosen_by);
       for (size_t j = 0; j < due.size(); ++j) {
         const size_t i = due[j], row = rows.row(i);
         Answer& answer = answers[row];

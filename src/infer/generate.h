@@ -5,12 +5,10 @@
 #include <span>
 #include <vector>
 
-#include "infer/sample.h"
+#include "infer/decoder.h"
 #include "model/language_model.h"
 
 namespace tightloop {
-
-class CalculatorCalls;
 
 /// A text to continue. Random numbers depend on the seed, `sample` and the position in the answer alone, so
 /// that a prompt's answer does not depend on what stands beside it in a batch.
@@ -18,9 +16,6 @@ struct Prompt {
   std::vector<int32_t> ids;
   uint64_t sample = 0;  // which of several answers to the same prompt
 };
-
-enum class AnswerEnd { kLength, kStopped, kContextFull, kInterrupted };
-const char* to_string(AnswerEnd end);
 
 /// What was made for a prompt: neither the prompt nor the stop token.
 struct Answer {
@@ -52,11 +47,5 @@ std::vector<Answer> generate(LanguageModel& model, std::span<const Prompt> promp
 std::vector<Answer> generate_all(LanguageModel& model, std::span<const Prompt> prompts,
                                  const GenerateOptions& options, size_t rows,
                                  const std::function<void(size_t)>& done = {});
-
-/// The most tokens that the model can hold: the learned positions of families that have such, or no limit.
-int64_t longest_sequence(const ModelConfig& config);
-/// The most tokens of a prompt. Attention's cost grows with the square of the length, and a model is of no
-/// use far beyond what it was trained on.
-int64_t longest_prompt(const ModelConfig& config);
 
 }  // namespace tightloop

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace tightloop {
@@ -19,9 +20,27 @@ struct SamplingConfig {
   int64_t seed = 1337;              // the same seed gives the same text
 };
 
-/// One id for each row of scores (B, V). `seen` holds each row's tokens so far (prompt and answer), read only
-/// for the penalty; `draws` is a uniform number in [0, 1) for each row, read only where temperature is not 0.
-std::vector<int32_t> sample(const at::Tensor& logits_BV, const SamplingConfig& sampling,
-                            std::span<const std::vector<int32_t>> seen, std::span<const double> draws);
+/// What the next token of one row is chosen by.
+struct SampleRow {
+  const SamplingConfig* sampling;
+  std::span<const int32_t> seen{};  // the row's tokens so far (prompt and answer), read for the penalty
+  double draw = 0;                  // uniform in [0, 1), read where temperature is not 0
+  int64_t vocab_size = 0;           // ids below this may be chosen; 0: all
+};
+
+/// One id for each row of scores (B, V).
+std::vector<int32_t> sample(const at::Tensor& logits_BV, std::span<const SampleRow> rows);
+
+/// The draw for a position of an answer: a function of the seed, which sample it is, and the position alone.
+double sample_draw(int64_t seed, uint64_t sample, uint64_t position);
+
+/// Log probabilities of the plain softmax over the first vocab_size (0: all) of a row of scores (V): of one
+/// id, and of the likeliest, largest first.
+struct LogProbabilities {
+  float chosen = 0;
+  std::vector<std::pair<int32_t, float>> likeliest{};
+};
+LogProbabilities log_probabilities(const at::Tensor& logits_V, int32_t chosen, int64_t vocab_size,
+                                   int64_t likeliest);
 
 }  // namespace tightloop

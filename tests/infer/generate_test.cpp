@@ -1,15 +1,14 @@
 #include "infer/generate.h"
 
-#include <ATen/ops/tensor.h>
-#include <c10/core/GradMode.h>
-
 #include "infer/model.h"
+#include "infer/slow_greedy.h"
 #include "support.h"
 
 namespace tightloop {
 namespace {
 
 using testing::error_of;
+using testing::slow_greedy;
 using testing::small_model;
 
 GenerateOptions greedy(int64_t tokens, std::vector<int32_t> stops = {}) {
@@ -23,23 +22,6 @@ GenerateOptions random(int64_t tokens) {
   auto options = greedy(tokens);
   options.sampling.temperature = 1;
   return options;
-}
-
-// The slow way: everything again for every token, no cache, one row.
-std::vector<int32_t> slow_greedy(LanguageModel& model, std::vector<int32_t> ids, int32_t stop,
-                                 int64_t tokens) {
-  c10::NoGradGuard no_grad;
-  std::vector<int32_t> made;
-  while (static_cast<int64_t>(made.size()) < tokens) {
-    const auto input = at::tensor(std::vector<int64_t>(ids.begin(), ids.end())).unsqueeze(0);
-    const auto logits =
-        model.logits(model.forward(input).hidden_BTD)[0][static_cast<int64_t>(ids.size()) - 1];
-    const auto next = static_cast<int32_t>(logits.argmax().item<int64_t>());
-    if (next == stop) break;
-    made.push_back(next);
-    ids.push_back(next);
-  }
-  return made;
 }
 
 const std::vector<Prompt> kRagged{{{1, 2, 3}}, {{4}}, {{5, 6, 7, 8, 9, 10, 11}}, {{3, 2}}, {{9, 9, 9}}};

@@ -17,8 +17,8 @@ std::map<int32_t, double> frequencies(const SamplingConfig& sampling, std::vecto
   std::map<int32_t, double> counts;
   constexpr int kDraws = 20'000;
   for (int i = 0; i < kDraws; ++i) {
-    const double draw = random.uniform();
-    counts[sample(logits, sampling, {&seen, 1}, {&draw, 1})[0]] += 1.0 / kDraws;
+    const SampleRow row{.sampling = &sampling, .seen = seen, .draw = random.uniform()};
+    counts[sample(logits, {&row, 1})[0]] += 1.0 / kDraws;
   }
   return counts;
 }
@@ -92,8 +92,31 @@ TEST(Sample, ThePenaltyLeavesTheLogitsAlone) {
   const std::vector<int32_t> seen{0};
   SamplingConfig sampling;
   sampling.temperature = 0, sampling.repetition_penalty = 2;
-  EXPECT_EQ(sample(logits, sampling, {&seen, 1}, {})[0], 1);
+  const SampleRow row{.sampling = &sampling, .seen = seen};
+  EXPECT_EQ(sample(logits, {&row, 1})[0], 1);
   EXPECT_EQ(logits[0][0].item<float>(), 3.0f);
+}
+
+TEST(Sample, EachRowHasItsOwnSettingsAndVocabulary) {
+  const auto logits = at::tensor({1.0f, 2.0f, 3.0f}).expand({3, 3});
+  SamplingConfig greedy, narrow = plain();
+  greedy.temperature = 0;
+  narrow.top_k = 1;
+  const std::vector<SampleRow> rows{{.sampling = &greedy},
+                                    {.sampling = &greedy, .vocab_size = 2},
+                                    {.sampling = &narrow, .draw = 0.9, .vocab_size = 1}};
+  EXPECT_EQ(sample(logits, rows), (std::vector<int32_t>{2, 1, 0}));
+}
+
+TEST(LogProbabilities, AreThoseOfThePlainSoftmax) {
+  const auto logits = at::log(at::tensor({0.5f, 0.125f, 0.25f, 0.125f}));
+  const auto told = log_probabilities(logits, 1, 0, 2);
+  EXPECT_NEAR(told.chosen, std::log(0.125), 1e-6);
+  ASSERT_EQ(told.likeliest.size(), 2u);
+  EXPECT_EQ(told.likeliest[1].first, 2);
+  EXPECT_NEAR(told.likeliest[1].second, std::log(0.25), 1e-6);
+  EXPECT_NEAR(log_probabilities(logits, 0, 2, 9).chosen, std::log(0.8), 1e-6) << "among two ids alone";
+  EXPECT_EQ(log_probabilities(logits, 0, 2, 9).likeliest.size(), 2u);
 }
 
 }  // namespace

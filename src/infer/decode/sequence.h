@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "infer/calculator_calls.h"
+#include "infer/decoder.h"
+#include "model/parts/kv_cache.h"
+
+namespace tightloop {
+
+/// A request as far as it is decoded.
+struct Sequence {
+  Decoder::Ticket ticket = 0;
+  DecodeRequest request;
+  std::vector<int32_t> ids{};         // prompt and answer
+  int64_t read = 0;                   // of these, keys and values are in the cache
+  std::optional<int64_t> shared{};    // of the prompt, found there when it was first read
+  CalculatorCalls::Progress calls{};  // in the answer
+  std::optional<DecodeEnd> end{};     // once it has ended
+  int64_t reserved = 0;               // tokens that there is room for
+  std::vector<int32_t> blocks{};      // PagedReader: where they are
+  std::optional<KvCache> cache{};     // CacheReader
+
+  int64_t size() const { return static_cast<int64_t>(ids.size()); }
+  int64_t unread() const { return size() - read; }
+  int64_t made() const { return size() - static_cast<int64_t>(request.prompt.size()); }
+};
+
+}  // namespace tightloop
