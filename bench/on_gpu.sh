@@ -2,7 +2,7 @@
 # Everything that needs a GPU, in one call, with a table at the end. Runs from a checkout whose programs were built elsewhere:
 #   bench/pack.sh carry                    where it was built: programs and the libraries that the GPU machine lacks -> carry/
 #   bench/on_gpu.sh carry OUT [PART...]    where the GPU is: logs go to OUT/
-# Parts: tests sanitizer steps several variants older kernels naive graphs memory data costs watching deterministic quickstart resume losses stages shakespeare translation pairs decoding ablation (default: all).
+# Parts: tests sanitizer steps beside several variants older kernels naive graphs memory data costs watching deterministic quickstart resume losses stages chat shakespeare translation pairs decoding ablation (default: all but beside, older and chat).
 # The GPU machine must have the torch version of tools/versions in its Python. Texts, where a part wants some, lie in carry/data.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -10,7 +10,7 @@ carry=$(realpath "${1:-carry}") out=${2:-${OUT:-/tmp}}
 shift $(($# > 2 ? 2 : $#))
 torch=$(python3 -c 'import torch; print(torch.__path__[0])')
 libraries=$torch/lib:$(find "$torch/../nvidia" -name lib -type d | paste -sd:):$carry/lib
-tightloop() { LD_LIBRARY_PATH=$libraries "$carry/tightloop" "$@"; }
+tightloop() { LD_LIBRARY_PATH=$libraries timeout "${LIMIT:-300}" "$carry/tightloop" "$@"; }
 table=$out/table.txt; : >"$table"
 row() { printf '%-46s %s\n' "$1" "$2" | tee -a "$table"; }
 work=$(mktemp -d); export TIGHTLOOP_DATA=$carry/data
@@ -52,6 +52,24 @@ END
 steps() {
   row "AdamW alone, gpt2-124m" "$(tightloop bench update bench/workloads/gpt2-124m.yaml --json 2>>"$out/errors.txt")"
   for w in $works; do row "step $w" "$(step "$(workload "$w")" --synthetic --steps 20 | brief)"; done
+}
+
+# Ours and the peers' own steps in turns: PEERS is a script that takes the name of a peer's workload and prints a line of JSON with its milliseconds.
+beside() {
+  local pair ours theirs
+  for pair in ${PAIRS:-gpt2-124m:gpt2 nanochat-d12:nanochat12 nanochat-d20:nanochat20 minimind-64m:minimind minimind-moe-198m:minimind-moe translate-base:translate}; do
+    ours=${pair%:*} theirs=${pair#*:}
+    row "ours $ours" "$(step "$(workload "$ours")" --synthetic --steps 20 | brief)"
+    case $theirs in translate) python3 bench/peers/translate.py train --shared ;; *) timeout 150 python3 "$PEERS" "$theirs" ;; esac 2>>"$out/errors.txt" | tee -a "$out/peers.txt" | while read -r line; do row "peer" "$line"; done
+    case $ours in
+      nanochat*) row "ours $ours, windows SSSL" "$(step "$(workload "$ours")" --synthetic --steps 20 --model.window_pattern SSSL | brief)"
+        row "ours $ours, fp8" "$(step "$(workload "$ours")" --synthetic --steps 20 --train.precision fp8 | brief)" ;;
+      gpt2*) row "ours $ours, fp8" "$(step "$(workload "$ours")" --synthetic --steps 20 --train.precision fp8 | brief)"
+        row "ours $ours, dropout 0.1" "$(step "$(workload "$ours")" --synthetic --steps 20 --model.dropout 0.1 | brief)"
+        row "ours $ours, deterministic" "$(step "$(workload "$ours")" --synthetic --steps 20 --train.deterministic true | brief)" ;;
+    esac
+    row "ours $ours again" "$(step "$(workload "$ours")" --synthetic --steps 20 | brief)"
+  done
 }
 
 # NCCL in a group of one, so that every collective is called and captured, beside the plain path: alternately, then 200 steps of each, whose
@@ -258,6 +276,31 @@ stages() {
     done
   done
   row "checkpointing all / none, nanochat-d4" "$(step configs/nanochat-base.yaml --synthetic --model.depth 4 --model.vocab_size 1024 --data.seq_len 512 --train.micro_batch 4 --train.accumulate 1 --steps 10 --against model.gradient_checkpointing=all | brief)"
+}
+
+# nanochat's two stages by the recipes, on JSON lines in carry/stage.tgz (prose, GSM8K, samples; Arrow, which reads Parquet, is not there): bits per byte,
+# losses by source, answers with and without the calculator, samples.
+chat() {
+  local root=$PWD started=$SECONDS calculator
+  mkdir "$work/stage" && tar -xzf "$carry/stage.tgz" -C "$work/stage"
+  (
+    cd "$work/stage" || exit
+    cp "$root"/configs/suites/*.jsonl . && cp gsm8k_test.jsonl gsm8k.jsonl && cp "$root/configs/suites/chat.yaml" .
+    tightloop train "$root/configs/nanochat-base.yaml" --model.depth 8 --tokenizer.vocab_size 8192 --data.source jsonl --data.train 'data/prose/shard_0*.jsonl' --data.val data/prose/shard_val.jsonl \
+      --train.step_tokens 131072 --train.micro_batch 32 --train.steps 600 --train.eval_steps 100 --train.eval_batches 0 --run.name base || exit
+    tightloop train "$root/configs/nanochat-sft.yaml" --train.init_from runs/base --train.step_tokens 65536 --train.epochs ${SFT_EPOCHS:-2} --train.eval_steps 50 --train.eval_batches 0 \
+      --eval.suite chat.yaml --run.name sft --data.mixture \
+      'name=smoltalk source=jsonl format=chat train=data/smol-smoltalk/data/train-*.jsonl val=data/smol-smoltalk/data/test-*.jsonl' \
+      'name=mmlu source=jsonl format=choice train=data/mmlu/all/auxiliary_train-*.jsonl val=data/mmlu/all/test-*.jsonl epochs=3' \
+      'name=gsm8k source=jsonl format=gsm8k train=data/gsm8k/main/train-*.jsonl val=data/gsm8k/main/test-*.jsonl epochs=4' 'name=spelling source=spelling' || exit
+    for calculator in '' --no-calculator; do
+      tightloop eval --run runs/sft --suite chat.yaml --batch 128 --json $calculator | tail -1 >"$out/suite$calculator.json"
+    done
+    for name in base sft; do for file in metrics.jsonl samples.jsonl; do cp "runs/$name/$file" "$out/$name.$file"; done; done
+  ) >"$out/chat.txt" 2>&1
+  grep -hE 'held-out|accuracy|bits per byte|Effective' "$out/chat.txt" | tail -40
+  for calculator in '' --no-calculator; do row "suite $calculator" "$(tr -d '\n' <"$out/suite$calculator.json" | cut -c1-600)"; done
+  row chat "$((SECONDS - started)) s"
 }
 
 shakespeare() {
