@@ -8,8 +8,8 @@ limits what it sends. Needs root, iproute2 and nothing of the machine's own netw
 here and removed again. Training is Gloo's, on the CPU, of a small model on made-up questions.
 
 For each number of processes a run without limit measures how long each computes, with as many of them at work as
-later. 'tightloop fit --world' simulates the step from these times and from the limit: link speed less TCP's and
-Ethernet's headers. Prints milliseconds, medians over the second half of the steps: the step measured, simulated, and
+later. 'tightloop fit --world' simulates the step from these times and from the link's speed, which a TCP stream in both
+directions measures. Prints milliseconds, medians over the second half of the steps: the step measured, simulated, and
 the ratio; computing and the network's time, both simulated; the time in which the first process was sending (a trace of
 its namespace's counters) and in which it waited for gradients (metrics.jsonl); what part was hidden, by these two and
 by the simulation.
@@ -19,8 +19,24 @@ import argparse, json, os, pathlib, shutil, statistics, subprocess, sys, tempfil
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PREFIX = f"tlnet{os.getpid()}"
 PORT = 29555
-# 1,448 bytes of data in a frame of 1,514.
-GOODPUT = 1448 / 1514
+# Two ends that send and receive a second's worth of bytes at once, as a ring does: prints bytes a second.
+STREAM = """
+import socket, sys, threading, time
+server, total = sys.argv[1] == "server", int(sys.argv[2])
+if server:
+    link = socket.create_server(("10.77.0.1", 29556)).accept()[0]
+else:
+    for attempt in range(100):
+        try: link = socket.create_connection(("10.77.0.1", 29556)); break
+        except OSError: time.sleep(0.05)
+begin = time.time()
+sender = threading.Thread(target=link.sendall, args=(bytes(total),))
+sender.start()
+left = total
+while left > 0: left -= len(link.recv(1 << 18))
+sender.join()
+print(total / (time.time() - begin))
+"""
 RECIPE = """
 data: {source: tasks, seq_len: 64, rows: stream}
 tokenizer: {vocab_size: 512}
@@ -50,6 +66,9 @@ class Net:
                self.name(rank))
             ip("-n", self.name("hub"), "link", "set", port, "master", "switch", "up")
             ip("-n", self.name(rank), "addr", "add", f"10.77.0.{rank + 1}/24", "dev", "net0")
+            # Large frames: at 1,500 bytes cutting them up takes the cores from what is measured.
+            ip("-n", self.name("hub"), "link", "set", port, "mtu", "9000")
+            ip("-n", self.name(rank), "link", "set", "net0", "mtu", "9000")
             for device in "lo", "net0":
                 ip("-n", self.name(rank), "link", "set", device, "up")
 
@@ -68,6 +87,13 @@ class Net:
                 burst = max(16, int(mbit * 1e6 / 8 * 0.001 / 1024))  # a millisecond of it
                 subprocess.run([*tc, "add", "dev", "net0", "root", "tbf", "rate", f"{mbit}mbit", "burst", f"{burst}kb",
                                 "latency", "100ms"], check=True)
+
+    def bytes_a_second(self, mbit):
+        """What TCP gets out of a limited link with traffic in both directions: acknowledgements and headers take the rest."""
+        ends = [subprocess.Popen(["ip", "netns", "exec", self.name(rank), sys.executable, "-c", STREAM, role,
+                                  str(int(mbit * 1e6 / 8))], stdout=subprocess.PIPE, text=True)
+                for rank, role in enumerate(["server", "client"])]
+        return min(float(end.communicate()[0]) for end in ends)
 
     def close(self):
         for name in self.names:
@@ -131,9 +157,9 @@ def metrics(folder, name):
     return found
 
 
-def simulated(program, recipe, folder, run, world, mbit, latency_us, settings):
+def simulated(program, recipe, folder, run, world, bytes_a_second, latency_us, settings):
     command = [str(program), "fit", str(recipe), "--world", str(world), "--link", "100gbe", "--gpus-per-node", "1",
-               "--gbit", str(mbit / 1000 * GOODPUT), "--latency-us", str(latency_us), "--run", str(folder / run),
+               "--gbit", str(bytes_a_second * 8 / 1e9), "--latency-us", str(latency_us), "--run", str(folder / run),
                "--json", *settings]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["together"]
 
@@ -164,13 +190,14 @@ def main():
                 train(net, program, recipe, folder, free, options.steps, options.settings)
                 for mbit in map(float, options.mbit.split(",")):
                     net.limit(mbit)
+                    link = net.bytes_a_second(mbit)
                     name = f"limited-{world}-{mbit:g}"
                     trace = train(net, program, recipe, folder, name, options.steps, options.settings)
                     seen = metrics(folder, name)
-                    told = simulated(program, recipe, folder, free, world, mbit, options.latency_us, options.settings)
+                    told = simulated(program, recipe, folder, free, world, link, options.latency_us, options.settings)
                     busy = 1e3 * trace.busy(seen["begin"], seen["end"], mbit * 1e6 / 8) / max(1, seen["steps"])
                     hidden = 1 - seen["communication"] / busy if busy else 0
-                    rows.append({"world": world, "mbit": mbit, "measured": seen, "free": metrics(folder, free),
+                    rows.append({"world": world, "mbit": mbit, "link": link, "measured": seen, "free": metrics(folder, free),
                                  "busy_ms": busy, "hidden": hidden, "simulated": told})
                     print(f"{world:>5} {mbit:>6g} {seen['step_time']:>10.1f} {told['step_ms']:>10.1f} "
                           f"{told['step_ms'] / seen['step_time']:>6.3f} {told['compute_ms']:>9.1f} "

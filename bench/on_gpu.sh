@@ -72,6 +72,14 @@ beside() {
   done
 }
 
+# Whether the last checkpoints of two runs hold the same bits.
+same_files() {
+  local file
+  for file in model.safetensors optimizer.safetensors; do
+    cmp "$work/$1/checkpoints/step-00000200/$file" "$work/$2/checkpoints/step-00000200/$file" >/dev/null 2>&1 && echo "$file same;" || echo "$file DIFFERENT;"
+  done | paste -sd' '
+}
+
 # NCCL in a group of one, so that every collective is called and captured, beside the plain path: alternately, then 200 steps of each, whose
 # weights must be the same bits. Then two processes that share the GPU, through the host, beside one on all rows.
 several() {
@@ -82,19 +90,20 @@ several() {
       for shard in none optimizer; do row "$w group of one, shard $shard, $round" "$(export $alone; step "$(workload "$w")" --synthetic --steps 20 --dist.shard $shard | brief)"; done
     done
   done
-  local recipe="configs/quickstart.yaml --train.steps 200 --train.precision bf16 --train.deterministic true --train.eval_steps 0 --run.dir $work"
-  tightloop train $recipe --run.name alone >"$out/several.txt" 2>&1
+  local recipe="configs/quickstart.yaml --train.steps 200 --train.deterministic true --train.eval_steps 0 --run.dir $work"
+  tightloop train $recipe --train.precision bf16 --run.name alone >"$out/several.txt" 2>&1
+  tightloop train $recipe --train.precision fp32 --run.name one >>"$out/several.txt" 2>&1
   for shard in none optimizer gradients; do
-    (export $alone; tightloop train $recipe --run.name group-$shard --dist.shard $shard --dist.reduce compute >>"$out/several.txt" 2>&1)
-    row "200 steps, group of one, shard $shard" "$(tightloop checkpoint diff "$work/alone@200" "$work/group-$shard@200" 2>&1 | tail -3 | paste -sd" ")"
+    (export $alone; tightloop train $recipe --train.precision bf16 --run.name group-$shard --dist.shard $shard --dist.reduce compute >>"$out/several.txt" 2>&1)
+    row "200 steps, group of one, shard $shard" "$(same_files alone group-$shard)"
     grep -h "graphs\|captured" "$work/group-$shard/log.txt" | tail -1
   done
   for rank in 1 0; do
     (export RANK=$rank LOCAL_RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29512
-     tightloop train $recipe --run.name two --train.device cuda:0 --train.micro_batch 64 --dist.backend gloo >"$out/several.$rank.txt" 2>&1) &
+     tightloop train $recipe --train.precision fp32 --run.name two --train.device cuda:0 --train.micro_batch 64 --dist.backend gloo >"$out/several.$rank.txt" 2>&1) &
   done
   wait
-  row "200 steps, two processes on one GPU" "$(tightloop checkpoint diff "$work/alone@200" "$work/two@200" 2>&1 | tail -1)"
+  row "200 steps of fp32, two processes on one GPU" "$(tightloop checkpoint diff "$work/one@200" "$work/two@200" 2>&1 | tee "$out/two.txt" | grep -E 'totals/loss|embedding|blocks.0' | head -8 | paste -sd';')"
 }
 
 # The same with what recipes leave out: fp8, nanochat's windows, dropout.
@@ -287,14 +296,14 @@ chat() {
     cd "$work/stage" || exit
     cp "$root"/configs/suites/*.jsonl . && cp gsm8k_test.jsonl gsm8k.jsonl && cp "$root/configs/suites/chat.yaml" .
     tightloop train "$root/configs/nanochat-base.yaml" --model.depth 8 --tokenizer.vocab_size 8192 --data.source jsonl --data.train 'data/prose/shard_0*.jsonl' --data.val data/prose/shard_val.jsonl \
-      --train.step_tokens 131072 --train.micro_batch 32 --train.steps 600 --train.eval_steps 100 --train.eval_batches 0 --run.name base || exit
-    tightloop train "$root/configs/nanochat-sft.yaml" --train.init_from runs/base --train.step_tokens 65536 --train.epochs ${SFT_EPOCHS:-2} --train.eval_steps 50 --train.eval_batches 0 \
+      --train.step_tokens 131072 --train.micro_batch 32 --train.steps 160 --train.eval_steps 40 --train.eval_batches 0 --run.name base || exit
+    tightloop train "$root/configs/nanochat-sft.yaml" --train.init_from runs/base --train.step_tokens 65536 --train.epochs ${SFT_EPOCHS:-1} --train.eval_steps 30 --train.eval_batches 0 \
       --eval.suite chat.yaml --run.name sft --data.mixture \
       'name=smoltalk source=jsonl format=chat train=data/smol-smoltalk/data/train-*.jsonl val=data/smol-smoltalk/data/test-*.jsonl' \
       'name=mmlu source=jsonl format=choice train=data/mmlu/all/auxiliary_train-*.jsonl val=data/mmlu/all/test-*.jsonl epochs=3' \
       'name=gsm8k source=jsonl format=gsm8k train=data/gsm8k/main/train-*.jsonl val=data/gsm8k/main/test-*.jsonl epochs=4' 'name=spelling source=spelling' || exit
     for calculator in '' --no-calculator; do
-      tightloop eval --run runs/sft --suite chat.yaml --batch 128 --json $calculator | tail -1 >"$out/suite$calculator.json"
+      tightloop eval --run runs/sft --suite chat.yaml --batch 128 --json $calculator >"$out/suite$calculator.json"
     done
     for name in base sft; do for file in metrics.jsonl samples.jsonl; do cp "runs/$name/$file" "$out/$name.$file"; done; done
   ) >"$out/chat.txt" 2>&1
