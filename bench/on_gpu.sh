@@ -2,7 +2,7 @@
 # Everything that needs a GPU, in one call, with a table at the end. Runs from a checkout whose programs were built elsewhere:
 #   bench/pack.sh carry                    where it was built: programs and the libraries that the GPU machine lacks -> carry/
 #   bench/on_gpu.sh carry OUT [PART...]    where the GPU is: logs go to OUT/
-# Parts: tests sanitizer steps beside several variants older kernels naive graphs memory data costs watching deterministic quickstart resume losses stages chat shakespeare translation pairs decoding ablation (default: all but beside, older and chat).
+# Parts: tests sanitizer steps beside generate ops several variants older kernels naive graphs memory data costs watching deterministic quickstart resume losses stages chat shakespeare translation pairs decoding ablation (default: all but beside, generate, ops, older and chat).
 # The GPU machine must have the torch version of tools/versions in its Python. Texts, where a part wants some, lie in carry/data.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -54,6 +54,17 @@ steps() {
   for w in $works; do row "step $w" "$(step "$(workload "$w")" --synthetic --steps 20 | brief)"; done
 }
 
+# Generation, ours and transformers in turns; then the operators that it is made of.
+generate() {
+  local python=python3
+  for shape in ${SHAPES:-qwen3-0.6b:1,64 minimind-64m:1,64}; do
+    LD_LIBRARY_PATH=$libraries timeout 200 $python bench/peers/generate.py --device cuda --rounds "${ROUNDS:-2}" --precisions bf16 --shapes "${shape%:*}" --batches "${shape#*:}" \
+      --tokenizer "$carry/data/tokenizers/minimind" --binary "$carry/tightloop" 2>>"$out/errors.txt" | while read -r line; do row generate "$line"; done
+  done
+}
+
+ops() { tightloop bench ops >"$out/ops.txt" 2>>"$out/errors.txt"; row "bench ops" "$(grep -c x "$out/ops.txt") lines in ops.txt"; }
+
 # Ours and the peers' own steps in turns: PEERS is a script that takes the name of a peer's workload and prints a line of JSON with its milliseconds.
 beside() {
   local pair ours theirs
@@ -84,7 +95,7 @@ same_files() {
 # weights must be the same bits. Then two processes that share the GPU, through the host, beside one on all rows.
 several() {
   local alone="RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=29511 TIGHTLOOP_GROUP_OF_ONE=1" w round shard
-  for w in ${WORKS:-gpt2-124m minimind-64m}; do
+  for w in ${WORKS-gpt2-124m minimind-64m}; do
     for round in 1 2 3; do
       row "$w alone, $round" "$(step "$(workload "$w")" --synthetic --steps 20 | brief)"
       for shard in none optimizer; do row "$w group of one, shard $shard, $round" "$(export $alone; step "$(workload "$w")" --synthetic --steps 20 --dist.shard $shard | brief)"; done
@@ -98,6 +109,17 @@ several() {
     row "200 steps, group of one, shard $shard" "$(same_files alone group-$shard)"
     grep -h "graphs\|captured" "$work/group-$shard/log.txt" | tail -1
   done
+  # Where the collectives stand in the captured step: NCCL's kernels, and copies of a group of one, beside the step's other kernels.
+  (export $alone; step "$(workload gpt2-124m)" --synthetic --steps 5 --dist.bucket_mb 25 --profile "$work/nccl.json" >/dev/null)
+  row "collectives in the trace" "$(python3 -c '
+import json, sys
+events = json.load(open(sys.argv[1]))
+events = [e for e in (events["traceEvents"] if isinstance(events, dict) else events) if e.get("ph") == "X" and e.get("cat") in ("kernel", "gpu_memcpy")]
+main = max({e["tid"] for e in events}, key=lambda t: sum(e["dur"] for e in events if e["tid"] == t))
+apart = [e for e in events if e["tid"] != main or "nccl" in e["name"].lower()]
+step = [e for e in events if e["tid"] == main]
+hidden = sum(max(0, min(e["ts"] + e["dur"], o["ts"] + o["dur"]) - max(e["ts"], o["ts"])) for e in apart for o in step)
+print(len(apart), "on other streams,", round(sum(e["dur"] for e in apart) / 1e3, 3), "ms, of them", round(hidden / 1e3, 3), "ms beside kernels of the step;", sorted({e["name"][:60] for e in apart})[:6])' "$work/nccl.json" 2>&1 | tail -1)"
   for rank in 1 0; do
     (export RANK=$rank LOCAL_RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29512
      tightloop train $recipe --train.precision fp32 --run.name two --train.device cuda:0 --train.micro_batch 64 --dist.backend gloo >"$out/several.$rank.txt" 2>&1) &
