@@ -73,6 +73,21 @@ __device__ inline unsigned char* dynamic_shared() {
   return bytes;
 }
 
+/// 16 bytes that nobody reads again: they do not take the place of others in the first cache. Zeros, and no
+/// access, where they are not `wanted`.
+template <class T>
+__device__ inline uint4 load_once(const T* from, bool wanted) {
+  uint4 raw;
+  asm volatile(
+      "{.reg .pred wanted;\n"
+      "setp.ne.u32 wanted, %5, 0;\n"
+      "mov.u32 %0, 0; mov.u32 %1, 0; mov.u32 %2, 0; mov.u32 %3, 0;\n"
+      "@wanted ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];}"
+      : "=&r"(raw.x), "=&r"(raw.y), "=&r"(raw.z), "=&r"(raw.w)
+      : "l"(from), "r"(static_cast<uint32_t>(wanted)));
+  return raw;
+}
+
 /// 16 bytes on their way from global to shared memory, while the thread goes on. Only it may read them there,
 /// after wait_for_copies; what it has read there before must have been used.
 __device__ inline void copy_ahead(void* to, const void* from) {

@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "core/cpu.h"
+#include "ops/few_rows.h"
 #include "ops/fp8/fp8_linear.h"
 #include "ops/operator.h"
 #include "ops/product.h"
@@ -63,6 +64,7 @@ bool has_products(at::ScalarType dtype) {
 
 Tensor linear(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, Input input) {
   if (fp8_takes(x, weight)) return fp8_linear(x, weight, bias, input == Input::kKept);
+  if (few_rows_take(x, weight, bias)) return few_rows_linear(x, weight, bias);
   if (side_gradients_take(x, weight, bias)) return side_linear(x, weight, bias);
   if (product_takes(x, weight)) return product_linear(x, weight, bias);
   if (wide_takes(x, weight)) return WideLinear::apply(x, weight, bias);

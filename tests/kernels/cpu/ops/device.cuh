@@ -138,7 +138,9 @@ inline uint64_t* show(int words, const uint64_t* mine) {
 
 inline void __syncthreads() { cuda_on_cpu::wait(cuda_on_cpu::Fiber::kAtBlock); }
 inline void __syncwarp() { cuda_on_cpu::wait(cuda_on_cpu::Fiber::kAtWarp); }
-inline float __shfl_xor_sync(unsigned, float value, int distance) {
+inline void __threadfence() {}
+template <class Value>
+Value __shfl_xor_sync(unsigned, Value value, int distance) {
   uint64_t word = 0;
   std::memcpy(&word, &value, sizeof value);
   const uint64_t* lanes = cuda_on_cpu::show(1, &word);
@@ -156,7 +158,14 @@ inline int __syncthreads_or(int mine) {
   cuda_on_cpu::wait(cuda_on_cpu::Fiber::kAtBlock);  // before somebody shows the next
   return any;
 }
-inline int atomicMax(int* at, int value) { return std::exchange(*at, std::max(*at, value)); }
+template <class Value>
+Value atomicMax(Value* at, Value value) {
+  return std::exchange(*at, std::max(*at, value));
+}
+template <class Value>
+Value atomicAdd(Value* at, Value value) {
+  return std::exchange(*at, *at + value);
+}
 inline int __float_as_int(float value) { return std::bit_cast<int>(value); }
 inline uint32_t __umulhi(uint32_t a, uint32_t b) { return static_cast<uint32_t>(uint64_t{a} * b >> 32); }
 inline float __expf(float x) { return std::exp(x); }
@@ -206,6 +215,15 @@ inline unsigned long long nanoseconds_now() {
 }
 
 inline unsigned char* dynamic_shared() { return cuda_on_cpu::running->shared.data(); }
+
+template <class T>
+uint4 load_once(const T* from, bool wanted) {
+  if (!wanted) return {};
+  if (std::bit_cast<uintptr_t>(from) % 16 != 0) throw std::logic_error("a wide load is not aligned");
+  uint4 raw;
+  std::memcpy(&raw, from, sizeof raw);
+  return raw;
+}
 
 inline void copy_ahead(void* to, const void* from) {
   for (const void* end : {static_cast<const void*>(to), from})

@@ -1,0 +1,75 @@
+#include "ops/few_rows.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <torch/library.h>
+
+#include "ops/cpu_rows.h"
+#include "ops/operator.h"
+
+namespace tightloop::ops {
+
+namespace {
+
+using at::Tensor;
+using Optional = std::optional<Tensor>;
+
+TORCH_LIBRARY_FRAGMENT(tightloop, m) {
+  m.def("few_rows_linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor");
+}
+using FewRows = Tensor(const Tensor&, const Tensor&, const Optional&);
+
+const auto& few_rows_op() {
+  static const auto op = find_operator<FewRows>("tightloop::few_rows_linear");
+  return op;
+}
+
+Tensor few_rows_cpu(const Tensor& x_in, const Tensor& weight, const Optional& bias_in) {
+  const Tensor x = x_in.contiguous(), bias = bias_in ? bias_in->contiguous() : Tensor();
+  auto shape = x.sizes().vec();
+  const int64_t I = shape.back(), O = weight.size(0), N = I ? x.numel() / I : 0;
+  shape.back() = O;
+  Tensor y = at::empty(shape, x.options());
+  cpu::with_dtype(x.scalar_type(), [&]<class T>(T) {
+    cpu::RowsOfX rows(x.const_data_ptr<T>(), N, I);
+    const T* const w = weight.const_data_ptr<T>();
+    const T* const added = bias.defined() ? bias.const_data_ptr<T>() : nullptr;
+    T* const out = y.mutable_data_ptr<T>();
+    cpu::for_products(
+        rows, N, O, I, [&](int64_t o, int64_t i, auto lanes) { return cpu::load(w + o * I + i, lanes); },
+        [&](int64_t n, int64_t o, float sum) {
+          out[n * O + o] = static_cast<T>(added ? sum + static_cast<float>(added[o]) : sum);
+        });
+  });
+  return y;
+}
+
+TORCH_LIBRARY_IMPL(tightloop, CPU, m) { m.impl("few_rows_linear", few_rows_cpu); }
+
+/// Rows up to which the kernel of a device is faster than torch's product.
+int64_t most_rows(const Tensor& x) {
+  if (x.is_cuda()) return 16;
+  return 4;
+}
+
+}  // namespace
+
+bool few_rows_take(const Tensor& x, const Tensor& weight, const Optional& bias) {
+  if (weight.dim() != 2 || x.dim() == 0 || x.numel() == 0 || weight.size(0) == 0) return false;
+  const int64_t I = weight.size(1);
+  if (x.size(-1) != I || x.numel() > most_rows(x) * I || !has_kernel(x) || !registered(few_rows_op(), x))
+    return false;
+  for (const Tensor* other : {&weight, bias ? &*bias : &weight})
+    if (other->scalar_type() != x.scalar_type() || other->device() != x.device() ||
+        (at::GradMode::is_enabled() && other->requires_grad()))
+      return false;
+  return !(at::GradMode::is_enabled() && x.requires_grad()) && I * x.element_size() % 16 == 0 &&
+         is_flat(weight);
+}
+
+Tensor few_rows_linear(const Tensor& x, const Tensor& weight, const Optional& bias) {
+  at::AutoDispatchBelowADInplaceOrView below;
+  return few_rows_op().call(x, weight, bias);
+}
+
+}  // namespace tightloop::ops
