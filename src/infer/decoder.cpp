@@ -228,11 +228,11 @@ void Decoder::choose(const std::vector<Sequence*>& due, const at::Tensor& states
   std::vector<SampleRow> rows;
   for (const Sequence* sequence : due) {
     const auto& request = sequence->request;
-    rows.push_back(
-        {.sampling = &request.sampling,
-         .seen = sequence->ids,
-         .draw = sample_draw(request.sampling.seed, request.sample, static_cast<uint64_t>(sequence->made())),
-         .vocab_size = request.vocab_size});
+    rows.push_back({.sampling = &request.sampling,
+                    .seen = sequence->ids,
+                    .sample = request.sample,
+                    .position = static_cast<uint64_t>(sequence->made()),
+                    .vocab_size = request.vocab_size});
   }
   const auto chosen = sample(logits_BV, rows);
   for (size_t i = 0; i < due.size(); ++i) {

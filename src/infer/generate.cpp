@@ -105,11 +105,11 @@ std::vector<Answer> generate(LanguageModel& model, std::span<const Prompt> promp
     for (size_t i = 0; i < rows.size(); ++i) {
       if (rows.seen(i).size() != read) continue;
       due.push_back(i);
-      chosen_by.push_back(
-          {.sampling = &sampling,
-           .seen = rows.seen(i),
-           .draw = sample_draw(sampling.seed, rows.prompt(i).sample, answers[rows.row(i)].ids.size()),
-           .vocab_size = options.vocab_size});
+      chosen_by.push_back({.sampling = &sampling,
+                           .seen = rows.seen(i),
+                           .sample = rows.prompt(i).sample,
+                           .position = answers[rows.row(i)].ids.size(),
+                           .vocab_size = options.vocab_size});
     }
     std::vector<bool> ended(rows.size());
     if (!due.empty()) {

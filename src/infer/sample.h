@@ -24,15 +24,13 @@ struct SamplingConfig {
 struct SampleRow {
   const SamplingConfig* sampling;
   std::span<const int32_t> seen{};  // the row's tokens so far (prompt and answer), read for the penalty
-  double draw = 0;                  // uniform in [0, 1), read where temperature is not 0
-  int64_t vocab_size = 0;           // ids below this may be chosen; 0: all
+  uint64_t sample = 0;              // which of several answers to the prompt,
+  uint64_t position = 0;   // and the token's place in it: the draw is a function of these and the seed
+  int64_t vocab_size = 0;  // ids below this may be chosen; 0: all
 };
 
-/// One id for each row of scores (B, V).
+/// One id for each row of scores (B, V), by ops::sample_tokens on their device: only the ids leave it.
 std::vector<int32_t> sample(const at::Tensor& logits_BV, std::span<const SampleRow> rows);
-
-/// The draw for a position of an answer: a function of the seed, which sample it is, and the position alone.
-double sample_draw(int64_t seed, uint64_t sample, uint64_t position);
 
 /// Log probabilities of the plain softmax over the first vocab_size (0: all) of a row of scores (V): of one
 /// id, and of the likeliest, largest first.

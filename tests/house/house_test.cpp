@@ -88,7 +88,7 @@ const std::map<std::string, std::vector<std::vector<std::string>>> kStages{
       {"store/"},
       {"batch/"},
       {""}}},
-    {"ops", {{"", "fp8/"}, {"pointwise/"}, {"norm/"}, {"attention/"}, {"loss/"}, {"optim/"}}},
+    {"ops", {{"", "fp8/"}, {"pointwise/"}, {"norm/"}, {"attention/", "decode/"}, {"loss/"}, {"optim/"}}},
     {"model", {{"files/safetensors"}, {"", "parts/", "files/huggingface_layout"}, {"files/"}, {"families/"}}},
     {"train",
      {{"train_config", "dist_config", "report/log_config", "report/flop_counter", "engine/precision", "engine/device_speed"},

@@ -6,18 +6,15 @@
 
 #include <map>
 
-#include "core/random.h"
-
 namespace tightloop {
 namespace {
 
 std::map<int32_t, double> frequencies(const SamplingConfig& sampling, std::vector<int32_t> seen = {}) {
   const auto logits = at::log(at::tensor({0.5f, 0.3f, 0.15f, 0.05f})).unsqueeze(0);
-  Random random(3);
   std::map<int32_t, double> counts;
   constexpr int kDraws = 20'000;
   for (int i = 0; i < kDraws; ++i) {
-    const SampleRow row{.sampling = &sampling, .seen = seen, .draw = random.uniform()};
+    const SampleRow row{.sampling = &sampling, .seen = seen, .position = static_cast<uint64_t>(i)};
     counts[sample(logits, {&row, 1})[0]] += 1.0 / kDraws;
   }
   return counts;
@@ -102,9 +99,8 @@ TEST(Sample, EachRowHasItsOwnSettingsAndVocabulary) {
   SamplingConfig greedy, narrow = plain();
   greedy.temperature = 0;
   narrow.top_k = 1;
-  const std::vector<SampleRow> rows{{.sampling = &greedy},
-                                    {.sampling = &greedy, .vocab_size = 2},
-                                    {.sampling = &narrow, .draw = 0.9, .vocab_size = 1}};
+  const std::vector<SampleRow> rows{
+      {.sampling = &greedy}, {.sampling = &greedy, .vocab_size = 2}, {.sampling = &narrow, .vocab_size = 1}};
   EXPECT_EQ(sample(logits, rows), (std::vector<int32_t>{2, 1, 0}));
 }
 

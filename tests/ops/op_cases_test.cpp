@@ -1,7 +1,8 @@
-#include "bench/op_cases.h"
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 
+#include "bench/decode_cases.h"
 #include "ops/compare.h"
 
 namespace tightloop::testing {
@@ -38,6 +39,17 @@ TEST_P(OpCasesOn, AgreeWithTheirTwins) {
       expect_same_loss(one);
     else if (one.backward)
       expect_agreement(one.fused, one.plain, one.inputs, 2 * tolerance(at::kFloat), one.fixed);
+  }
+}
+
+TEST_P(OpCasesOn, OfDecodingAgreeWithTheirTwins) {
+  const at::NoGradGuard no_grad;
+  const auto cases = decode_cases(kDecodeSizesTest, at::kFloat, device);
+  ASSERT_GT(cases.size(), 5u);
+  for (const OpCase& one : cases) {
+    SCOPED_TRACE(one.op);
+    EXPECT_GT(one.bytes, 0);
+    EXPECT_LE(relative_error(one.fused(one.inputs), one.plain(one.inputs)), tolerance(at::kFloat));
   }
 }
 
