@@ -18,6 +18,9 @@ struct OpCase {
   Function fused, plain;      // ours, and its twin in ordinary ATen
   bool backward =
       true;  // there is a backward pass, which is timed with the forward one; else it updates in place
+  /// What is timed as a graph on a device that has them: of what runs in one, as decoding does, the host's
+  /// part would be most of the time.
+  enum class Graphs { kNone, kFused, kBoth } graph = Graphs::kNone;
   bool loss = false;  // a loss, which takes no other gradient than 1
   double bytes = 0;   // that any implementation must move, forward and backward
   double flops = 0;   // of its products; 0 where memory is the limit

@@ -1,6 +1,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones_like.h>
+#include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -11,7 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "bench/op_cases.h"
+#include "bench/decode_cases.h"
 #include "cli/bench/bench_common.h"
 #include "cli/verbs.h"
 #include "core/error.h"
@@ -32,7 +33,8 @@ struct BenchOpsArguments {
 std::function<void()> pass_of(const OpCase& one, const OpCase::Function& function) {
   std::vector<at::Tensor> leaves, inputs;
   for (size_t i = 0; i < one.inputs.size(); ++i) {
-    const bool fixed = std::ranges::count(one.fixed, i) > 0 || !one.inputs[i].is_floating_point();
+    const bool fixed =
+        !one.backward || std::ranges::count(one.fixed, i) > 0 || !one.inputs[i].is_floating_point();
     inputs.push_back(fixed ? one.inputs[i] : one.inputs[i].detach().set_requires_grad(true));
     if (!fixed) leaves.push_back(inputs.back());
   }
@@ -51,13 +53,24 @@ double copy_bytes_s(Device& device, const at::Tensor& like) {
   return 2e3 * static_cast<double>(bytes) / milliseconds_of(device, [&] { to.copy_(from); });
 }
 
+/// Milliseconds of a pass, as a graph where that is asked for and the device has them.
+double time_of(Device& device, const std::function<void()>& pass, bool as_graph) {
+  if (!as_graph) return milliseconds_of(device, pass);
+  const c10::InferenceMode inference;
+  pass();
+  const auto graph = device.capture(pass);
+  return milliseconds_of(device, graph ? [&] { graph->replay(); } : pass);
+}
+
 void bench_ops(const BenchOpsArguments& options) {
   TrainConfig train;
   train.device = options.device;
   Device& device = training_device(train, -1);
   const bool gpu = device.is_cuda();
   const auto dtype = compute_dtype(Precision::kAuto, device);
-  const auto cases = op_cases(gpu ? kBenchSizesGpu : kBenchSizesCpu, dtype, at::Device(device.name()));
+  auto cases = op_cases(gpu ? kBenchSizesGpu : kBenchSizesCpu, dtype, at::Device(device.name()));
+  std::ranges::move(decode_cases(gpu ? kDecodeSizesGpu : kDecodeSizesCpu, dtype, at::Device(device.name())),
+                    std::back_inserter(cases));
   if (std::ranges::none_of(cases,
                            [&](const OpCase& one) { return one.op.find(options.only) != std::string::npos; }))
     throw usage_error("no operator has '{}' in its name. Without --only all are timed.", options.only);
@@ -72,8 +85,8 @@ void bench_ops(const BenchOpsArguments& options) {
   for (const OpCase& one : cases) {
     progress.set(done++);
     if (one.op.find(options.only) == std::string::npos) continue;
-    const double fused = milliseconds_of(device, pass_of(one, one.fused)),
-                 plain = milliseconds_of(device, pass_of(one, one.plain));
+    const double fused = time_of(device, pass_of(one, one.fused), one.graph != OpCase::Graphs::kNone),
+                 plain = time_of(device, pass_of(one, one.plain), one.graph == OpCase::Graphs::kBoth);
     const double gb = one.bytes / fused / 1e6, tera = one.flops / fused / 1e9;
     const double limit = std::max(one.bytes / bandwidth, one.flops / peak) * 1e3 / fused;
     rows.push_back({{"op", one.op},

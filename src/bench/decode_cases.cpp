@@ -1,0 +1,101 @@
+#include "bench/decode_cases.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ops/decode/sample_tokens.h"
+#include "ops/linear.h"
+
+namespace tightloop {
+
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+class DecodeMaker {
+ public:
+  DecodeMaker(const DecodeSizes& sizes, at::ScalarType dtype, at::Device device)
+      : s_(sizes), options_(at::TensorOptions(dtype).device(device)) {}
+
+  std::vector<OpCase> all() {
+    for (const auto& [O, I] : s_.weights) few_rows(O, I);
+    for (const int64_t N : s_.rows) {
+      sample("sample_tokens", N, 0, 1);
+      sample("sample_tokens (top-k, top-p)", N, 50, 0.9);
+    }
+    return std::move(cases_);
+  }
+
+ private:
+  OpCase& add(const std::string& op, std::string shape, Tensors inputs, OpCase::Function fused,
+              OpCase::Function plain, double bytes) {
+    OpCase one;
+    one.op = op, one.shape = std::move(shape), one.inputs = std::move(inputs);
+    one.fused = std::move(fused), one.plain = std::move(plain);
+    one.backward = false, one.bytes = bytes;
+    cases_.push_back(std::move(one));
+    return cases_.back();
+  }
+
+  at::Tensor some(at::IntArrayRef shape) const {
+    return at::randn(shape, options_.dtype(at::kFloat)).to(options_.dtype());
+  }
+
+  /// Some rows by each of many weights.
+  void few_rows(int64_t O, int64_t I) {
+    const auto bytes = static_cast<int64_t>(options_.dtype().itemsize());
+    const int64_t count = std::max<int64_t>(1, s_.weight_bytes / (O * I * bytes));
+    Tensors inputs(1);
+    for (int64_t i = 0; i < count; ++i) inputs.push_back(some({O, I}));
+    const auto products = [](auto&& product) {
+      return [=](const Tensors& in) {
+        at::Tensor last;
+        for (size_t i = 1; i < in.size(); ++i) last = product(in[0], in[i]);
+        return last;
+      };
+    };
+    for (const int64_t N : s_.rows) {
+      inputs[0] = some({N, I});
+      add("linear, few rows", fmt::format("{} x {} x {}", N, I, O), inputs,
+          products([](const at::Tensor& x, const at::Tensor& w) { return ops::linear(x, w); }),
+          products([](const at::Tensor& x, const at::Tensor& w) { return at::linear(x, w); }),
+          static_cast<double>(count * bytes) * static_cast<double>(O * I + N * (O + I)))
+          .graph = OpCase::Graphs::kBoth;
+    }
+  }
+
+  void sample(const char* op, int64_t N, int64_t top_k, double top_p) {
+    using Settings = ops::SampleSettings;
+    const int64_t V = s_.vocabulary;
+    const at::Tensor values = at::zeros({N, Settings::kValues}, at::kDouble);
+    values.select(1, Settings::kTemperature).fill_(0.8);
+    values.select(1, Settings::kTopP).fill_(top_p);
+    const at::Tensor numbers = at::zeros({N, Settings::kNumbers}, at::kLong);
+    numbers.select(1, Settings::kTopK).fill_(top_k);
+    const Settings settings{values.to(options_.device()), numbers.to(options_.device())};
+    const at::Tensor logits = some({N, V}) * 3;
+    add(
+        op, fmt::format("{} x {}", N, V), {logits},
+        [=](const Tensors& in) { return ops::sample_tokens(in[0], settings).ids; },
+        [=](const Tensors& in) { return ops::sample_tokens_plain(in[0], settings).ids; },
+        static_cast<double>(logits.numel() * logits.element_size()))
+        .graph = OpCase::Graphs::kFused;
+  }
+
+  const DecodeSizes& s_;
+  const at::TensorOptions options_;
+  std::vector<OpCase> cases_;
+};
+
+}  // namespace
+
+std::vector<OpCase> decode_cases(const DecodeSizes& sizes, at::ScalarType dtype, at::Device device) {
+  return DecodeMaker(sizes, dtype, device).all();
+}
+
+}  // namespace tightloop
