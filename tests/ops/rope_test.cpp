@@ -3,6 +3,8 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/GradMode.h>
 
 #include <cmath>
 
@@ -79,6 +81,22 @@ TEST(Rope, OffsetContinuesASequence) {
   const Tensor parts =
       at::cat({ops::rope(x.slice(1, 0, 13), cos, sin, 0), ops::rope(x.slice(1, 13), cos, sin, 13)}, 1);
   EXPECT_TRUE(at::equal(whole, parts));
+}
+
+// Each row at a position of its own, as if it were alone there; below 0 as at 0.
+TEST_P(RopeOn, RowsMayHavePositionsOfTheirOwn) {
+  const c10::NoGradGuard no_grad;
+  for (const int64_t size : {16, 6}) {
+    const auto [cos, sin] = ops::rope_tables(50, ops::rope_frequencies(size, 10000.0));
+    const Tensor c = cos.to(device), s = sin.to(device),
+                 x = random_tensor({5, 1, 3, size}, at::kBFloat16, 1).to(device);
+    const std::vector<int32_t> positions{7, 0, 49, -1, 7};
+    const Tensor turned = ops::rope(x, c, s, 0, at::tensor(positions, at::kInt).to(device));
+    for (int64_t n = 0; n < 5; ++n)
+      EXPECT_TRUE(at::equal(
+          turned[n], ops::rope(x.narrow(0, n, 1), c, s, std::max(positions[static_cast<size_t>(n)], 0))[0]))
+          << n;
+  }
 }
 
 TEST(Rope, TablesAreExact) {

@@ -3,7 +3,9 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 
 #include "ops/attention/rope.h"
 #include "ops/compare.h"
@@ -151,6 +153,26 @@ TEST_P(SplitHeadsOn, TakesNothing) {
   for (const auto norm : {Norm::kNone, Norm::kPlain, Norm::kWeighted}) {
     compare({.B = 0, .norm = norm});
     compare({.T = 0, .norm = norm, .dtype = at::kBFloat16});
+  }
+}
+
+// Each row at a position of its own, as if it were alone there; below 0 as at 0.
+TEST_P(SplitHeadsOn, RowsMayHavePositionsOfTheirOwn) {
+  const c10::NoGradGuard no_grad;
+  for (const int64_t S : {64, 6}) {
+    const auto [cos, sin] = ops::rope_tables(50, ops::rope_frequencies(S, 10000.0));
+    const Tensor c = cos.to(device), s = sin.to(device);
+    const Tensor qkv = qkv_of({.B = 5, .T = 1, .S = S, .dtype = at::kBFloat16}).to(device);
+    const std::vector<int32_t> positions{7, 0, 49, -1, 7};
+    const ops::HeadNorm norm{kEps, {}, {}};
+    const auto all = ops::split_heads(qkv, 4, c, s, 0, norm, at::tensor(positions, at::kInt).to(device));
+    for (int64_t n = 0; n < 5; ++n) {
+      const auto at = std::max(positions[static_cast<size_t>(n)], 0);
+      const auto one = ops::split_heads(qkv.narrow(0, n, 1), 4, c, s, at, norm);
+      EXPECT_TRUE(at::equal(all.q[n], one.q[0]) && at::equal(all.k[n], one.k[0]) &&
+                  at::equal(all.v[n], one.v[0]))
+          << n;
+    }
   }
 }
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <climits>
 
-#include "ops/kernel.cuh"
 #include "ops/attention/rope_launch.h"
+#include "ops/kernel.cuh"
 
 namespace tightloop::ops::cuda {
 
@@ -12,13 +12,14 @@ namespace {
 template <class T, int kVec>
 __global__ void rope_kernel(const T* x, const float* cos, const float* sin, T* y, int length, int heads,
                             int half, int64_t stride_batch, int64_t stride_length, int64_t stride_head,
-                            int64_t offset, float sign) {
+                            int64_t offset, const int32_t* positions, float sign) {
   const int64_t row = blockIdx.x;
   const int64_t t = row % length;
   x += row / length * stride_batch + t * stride_length;
   y += row * heads * (2 * half);
-  cos += (offset + t) * half;
-  sin += (offset + t) * half;
+  const int64_t angle = (positions ? max(positions[row], 0) : offset + t) * half;
+  cos += angle;
+  sin += angle;
   const int packs = half / kVec;
   for (int j = threadIdx.x; j < heads * packs; j += blockDim.x) {
     const int head = j / packs, i = j % packs * kVec;
@@ -46,7 +47,7 @@ cudaError_t rotate(const Rope& r, cudaStream_t stream) {
   return start(rope_kernel<T, kVec>, static_cast<unsigned>(r.batch * r.length), threads, 0, stream,
                static_cast<const T*>(r.x), r.cos, r.sin, static_cast<T*>(r.y), static_cast<int>(r.length),
                static_cast<int>(r.heads), static_cast<int>(r.half), r.stride_batch, r.stride_length,
-               r.stride_head, r.offset, r.backwards ? -1.0f : 1.0f);
+               r.stride_head, r.offset, r.positions, r.backwards ? -1.0f : 1.0f);
 }
 
 }  // namespace

@@ -11,7 +11,8 @@ namespace {
 
 using at::Tensor;
 
-Tensor rope(const Tensor& x_in, const Tensor& cos_in, const Tensor& sin_in, int64_t offset, bool backwards) {
+Tensor rope(const Tensor& x_in, const Tensor& cos_in, const Tensor& sin_in, int64_t offset, bool backwards,
+            const std::optional<Tensor>& positions) {
   const Guard guard(x_in.device());
   const Tensor x = x_in.stride(-1) == 1 ? x_in : x_in.contiguous();
   const Tensor cos = cos_in.contiguous(), sin = sin_in.contiguous();
@@ -29,7 +30,8 @@ Tensor rope(const Tensor& x_in, const Tensor& cos_in, const Tensor& sin_in, int6
                       .stride_length = x.stride(1),
                       .stride_head = x.stride(2),
                       .offset = offset,
-                      .backwards = backwards});
+                      .backwards = backwards,
+                      .positions = positions ? positions->const_data_ptr<int32_t>() : nullptr});
   return y;
 }
 

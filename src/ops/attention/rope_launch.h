@@ -15,6 +15,7 @@ struct Rope {
   int64_t stride_batch, stride_length, stride_head;  // of x, in elements
   int64_t offset;
   bool backwards;
+  const int32_t* positions;  // of each row in place of the offset; may be null. Below 0 counts as 0
 };
 cudaError_t launch(const Rope& call, cudaStream_t stream);
 

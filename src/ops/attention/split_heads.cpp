@@ -22,7 +22,7 @@ using torch::autograd::variable_list;
 TORCH_LIBRARY_FRAGMENT(tightloop, m) {
   m.def(
       "split_heads_forward(Tensor qkv, int heads, Tensor cos, Tensor sin, int offset, float? eps,"
-      " Tensor? q_weight, Tensor? k_weight) -> (Tensor q, Tensor k)");
+      " Tensor? q_weight, Tensor? k_weight, Tensor? positions) -> (Tensor q, Tensor k)");
   m.def(
       "split_heads_backward(Tensor? dq, Tensor? dk, Tensor? dv, Tensor? qkv, int[] shape, int heads,"
       " Tensor cos, Tensor sin, int offset, float? eps, Tensor? q_weight, Tensor? k_weight)"
@@ -32,7 +32,7 @@ TORCH_LIBRARY_FRAGMENT(tightloop, m) {
 using Optional = std::optional<Tensor>;
 using SplitHeadsForward = std::tuple<Tensor, Tensor>(const Tensor&, int64_t, const Tensor&, const Tensor&,
                                                      int64_t, std::optional<double>, const Optional&,
-                                                     const Optional&);
+                                                     const Optional&, const Optional&);
 using SplitHeadsBackward = std::tuple<Tensor, Tensor, Tensor>(const Optional&, const Optional&,
                                                               const Optional&, const Optional&,
                                                               at::IntArrayRef, int64_t, const Tensor&,
@@ -41,13 +41,17 @@ using SplitHeadsBackward = std::tuple<Tensor, Tensor, Tensor>(const Optional&, c
 
 int64_t kv_heads_of(const Tensor& qkv, int64_t heads) { return (qkv.size(2) - heads) / 2; }
 
+const auto& split_kernel() {
+  static const auto kernel = find_operator<SplitHeadsForward>("tightloop::split_heads_forward");
+  return kernel;
+}
+
 struct SplitHeadsFunction : torch::autograd::Function<SplitHeadsFunction> {
   static variable_list forward(AutogradContext* context, const Tensor& qkv, int64_t heads, const Tensor& cos,
                                const Tensor& sin, int64_t offset, std::optional<double> eps,
                                const Optional& q_weight, const Optional& k_weight) {
     at::AutoDispatchBelowADInplaceOrView below;
-    static const auto kernel = find_operator<SplitHeadsForward>("tightloop::split_heads_forward");
-    auto [q, k] = kernel.call(qkv, heads, cos, sin, offset, eps, q_weight, k_weight);
+    auto [q, k] = split_kernel().call(qkv, heads, cos, sin, offset, eps, q_weight, k_weight, {});
     context->set_materialize_grads(false);
     context->save_for_backward(
         {eps ? qkv : Tensor(), cos, sin, or_undefined(q_weight), or_undefined(k_weight)});
@@ -74,7 +78,7 @@ struct SplitHeadsFunction : torch::autograd::Function<SplitHeadsFunction> {
 };
 
 void check(const Tensor& qkv, int64_t heads, const Tensor& cos, const Tensor& sin, int64_t offset,
-           const std::optional<HeadNorm>& norm) {
+           const std::optional<HeadNorm>& norm, const Tensor& positions) {
   TORCH_CHECK(qkv.dim() == 4 && qkv.size(3) % 2 == 0 && qkv.size(3) > 0,
               "split_heads: qkv must be (batch, time, heads, even head size)");
   TORCH_CHECK(heads > 0 && heads < qkv.size(2) && (qkv.size(2) - heads) % 2 == 0,
@@ -82,8 +86,10 @@ void check(const Tensor& qkv, int64_t heads, const Tensor& cos, const Tensor& si
   TORCH_CHECK(cos.dim() == 2 && cos.sizes() == sin.sizes() && cos.size(1) == qkv.size(3) / 2 &&
                   cos.device() == qkv.device() && sin.device() == qkv.device(),
               "split_heads: the tables must be (positions, half the head size) on qkv's device");
-  TORCH_CHECK(offset >= 0 && offset + qkv.size(1) <= cos.size(0), "split_heads: positions ", offset, " to ",
-              offset + qkv.size(1), " do not fit tables of ", cos.size(0));
+  if (positions.defined()) check_positions(qkv, positions);
+  TORCH_CHECK(offset >= 0 && (positions.defined() || offset + qkv.size(1) <= cos.size(0)),
+              "split_heads: positions ", offset, " to ", offset + qkv.size(1), " do not fit tables of ",
+              cos.size(0));
   if (!norm) return;
   TORCH_CHECK(norm->q_weight.defined() == norm->k_weight.defined(),
               "split_heads: queries and keys have both a weight or neither");
@@ -95,11 +101,11 @@ void check(const Tensor& qkv, int64_t heads, const Tensor& cos, const Tensor& si
 
 bool split_heads_fits(const Tensor& qkv, const Tensor& cos, const Tensor& sin,
                       const std::optional<HeadNorm>& norm) {
-  static const auto forward = find_operator<SplitHeadsForward>("tightloop::split_heads_forward");
   constexpr int64_t kPack = 16,
                     kMostBytes = 32 * kPack;  // a warp's threads have 16 bytes of half a head each
   const int64_t bytes = qkv.size(3) / 2 * qkv.element_size();
-  if (!has_kernel(qkv) || !registered(forward, qkv) || bytes % kPack != 0 || bytes > kMostBytes) return false;
+  if (!has_kernel(qkv) || !registered(split_kernel(), qkv) || bytes % kPack != 0 || bytes > kMostBytes)
+    return false;
   for (const Tensor* table : {&cos, &sin})
     if (table->scalar_type() != at::kFloat || !is_flat(*table)) return false;
   if (!norm || !norm->q_weight.defined()) return true;
@@ -124,23 +130,29 @@ SplitHeads step_by_step(const Tensor& qkv, int64_t heads, const std::optional<He
 }  // namespace
 
 SplitHeads split_heads(const Tensor& qkv, int64_t heads, const Tensor& cos, const Tensor& sin, int64_t offset,
-                       const std::optional<HeadNorm>& norm) {
-  check(qkv, heads, cos, sin, offset, norm);
+                       const std::optional<HeadNorm>& norm, const Tensor& positions) {
+  check(qkv, heads, cos, sin, offset, norm, positions);
   if (!split_heads_fits(qkv, cos, sin, norm))  // in plain mode these two are their twins
     return step_by_step(qkv, heads, norm, rms_norm,
-                        [&](const Tensor& x) { return rope(x, cos, sin, offset); });
+                        [&](const Tensor& x) { return rope(x, cos, sin, offset, positions); });
   const auto weights = norm.value_or(HeadNorm{});
-  const auto made =
-      SplitHeadsFunction::apply(qkv, heads, cos, sin, offset, norm ? std::optional(norm->eps) : std::nullopt,
-                                given(weights.q_weight), given(weights.k_weight));
+  const auto eps = norm ? std::optional(norm->eps) : std::nullopt;
+  const auto q_weight = given(weights.q_weight), k_weight = given(weights.k_weight);
+  if (positions.defined()) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    auto [q, k] = split_kernel().call(qkv, heads, cos, sin, 0, eps, q_weight, k_weight, positions);
+    const int64_t K = kv_heads_of(qkv, heads);
+    return {q, k, qkv.narrow(2, heads + K, K)};
+  }
+  const auto made = SplitHeadsFunction::apply(qkv, heads, cos, sin, offset, eps, q_weight, k_weight);
   return {made[0], made[1], made[2]};
 }
 
 SplitHeads split_heads_plain(const Tensor& qkv, int64_t heads, const Tensor& cos, const Tensor& sin,
-                             int64_t offset, const std::optional<HeadNorm>& norm) {
-  check(qkv, heads, cos, sin, offset, norm);
+                             int64_t offset, const std::optional<HeadNorm>& norm, const Tensor& positions) {
+  check(qkv, heads, cos, sin, offset, norm, positions);
   return step_by_step(qkv, heads, norm, rms_norm_plain,
-                      [&](const Tensor& x) { return rope_plain(x, cos, sin, offset); });
+                      [&](const Tensor& x) { return rope_plain(x, cos, sin, offset, positions); });
 }
 
 }  // namespace tightloop::ops

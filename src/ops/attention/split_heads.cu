@@ -74,9 +74,10 @@ template <int kVec>
 struct Angles {
   float cos[kVec] = {}, sin[kVec] = {};
 
-  __device__ Angles(const SplitHeadsCall& c, int t, const HeadThread<kVec>& thread) {
+  __device__ Angles(const SplitHeadsCall& c, int row, int t, const HeadThread<kVec>& thread) {
     if (!thread.works) return;
-    const int64_t at = (c.offset + t) * thread.half + thread.i;
+    const int64_t position = c.positions ? max(c.positions[row], 0) : c.offset + t;
+    const int64_t at = position * thread.half + thread.i;
     load(c.cos + at, cos);
     load(c.sin + at, sin);
   }
@@ -118,7 +119,7 @@ __global__ void __launch_bounds__(32 * kWarps, 4) split_heads_forward_kernel(con
   if (row >= static_cast<int>(c.batch) * length) return;  // whole warps
   const int b = row / length, t = row % length;
   const HeadThread<kVec> thread(S);
-  const Angles<kVec> angles(c, t, thread);
+  const Angles<kVec> angles(c, row, t, thread);
   const T* from = at_position<T>(c.qkv, b, t);
   T *queries = static_cast<T*>(f.q) + static_cast<int64_t>(row) * H * S,
     *keys = static_cast<T*>(f.k) + static_cast<int64_t>(row) * K * S;
@@ -170,7 +171,7 @@ __global__ void __launch_bounds__(32 * kWarps, kNorm == Norm::kWeighted ? 2 : 3)
   for (int row = static_cast<int>(blockIdx.x * kWarps + threadIdx.y); row < rows;
        row += static_cast<int>(gridDim.x) * kWarps) {
     const int b = row / length, t = row % length;
-    const Angles<kVec> angles(c, t, thread);
+    const Angles<kVec> angles(c, row, t, thread);
     const T *from = at_position<T>(c.qkv, b, t), *dq = at_position<T>(f.dq, b, t),
             *dk = at_position<T>(f.dk, b, t), *dv = at_position<T>(f.dv, b, t);
     T* to = static_cast<T*>(f.dqkv) + static_cast<int64_t>(row) * ((H + 2 * K) * S);

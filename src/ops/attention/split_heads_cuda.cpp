@@ -53,15 +53,15 @@ ops::cuda::SplitHeadsCall split_heads_call(at::IntArrayRef shape, const Tensor& 
 
 std::tuple<Tensor, Tensor> split_heads_forward(const Tensor& qkv_in, int64_t heads, const Tensor& cos,
                                                const Tensor& sin, int64_t offset, std::optional<double> eps,
-                                               const Optional& q_weight, const Optional& k_weight) {
+                                               const Optional& q_weight, const Optional& k_weight,
+                                               const Optional& positions) {
   const Guard guard(qkv_in.device());
   const Tensor qkv = walkable(qkv_in);
   const int64_t B = qkv.size(0), T = qkv.size(1), K = (qkv.size(2) - heads) / 2, S = qkv.size(3);
   Tensor q = at::empty({B, T, heads, S}, qkv.options()), k = at::empty({B, T, K, S}, qkv.options());
-  run(ops::cuda::SplitHeadsForward{
-      .call = split_heads_call(qkv.sizes(), qkv, heads, cos, sin, offset, eps, q_weight, k_weight, qkv),
-      .q = q.mutable_data_ptr(),
-      .k = k.mutable_data_ptr()});
+  auto call = split_heads_call(qkv.sizes(), qkv, heads, cos, sin, offset, eps, q_weight, k_weight, qkv);
+  if (positions) call.positions = positions->const_data_ptr<int32_t>();
+  run(ops::cuda::SplitHeadsForward{.call = call, .q = q.mutable_data_ptr(), .k = k.mutable_data_ptr()});
   return {q, k};
 }
 

@@ -23,6 +23,7 @@ struct SplitHeadsCall {
   const void *q_weight, *k_weight;  // both or neither
   bool float_weight;
   StridedHeads qkv;
+  const int32_t* positions = nullptr;  // of each row in place of offset + its place; below 0 counts as 0
 };
 
 /// q (batch, length, heads, size) and k (batch, length, kv_heads, size), dense.
