@@ -1,6 +1,6 @@
 #include "infer/decoder.h"
 
-#include <ATen/ops/tensor.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
@@ -36,6 +36,10 @@ void tell_end(Sequence& sequence) {
 
 }  // namespace
 
+bool chosen_on_device(const DecodeRequest& request) {
+  return request.sampling.temperature == 0 && request.sampling.repetition_penalty == 1;
+}
+
 const char* to_string(AnswerEnd end) {
   switch (end) {
     case AnswerEnd::kLength:
@@ -59,8 +63,18 @@ int64_t longest_prompt(const ModelConfig& config) {
   return std::min(longest_sequence(config) - 1, std::max(kAlways, kContexts * config.context));
 }
 
+/// A pass whose tokens are on their way.
+struct StartedPass {
+  std::vector<Sequence*> due;  // null: it has ended since
+  std::shared_ptr<ChosenTokens> chosen;
+  at::Tensor logits_BV;  // where somebody wants to see them
+};
+
 Decoder::Decoder(LanguageModel& model, const DecoderConfig& config)
-    : model_(model), config_(config), reader_(make_cache_reader(model, config_)) {
+    : model_(model),
+      config_(config),
+      reader_(family_of(model.config()).has.paged ? make_paged_reader(model, config_)
+                                                  : make_cache_reader(model, config_)) {
   publish();
 }
 
@@ -125,19 +139,30 @@ void Decoder::run(const std::stop_token& stop) {
 
 bool Decoder::advance() {
   c10::InferenceMode inference;
+  const c10::DeviceGuard guard(model_.device());
   receive();
   std::vector<Chunk> chunks;
   int64_t prompt_tokens = config_.prefill_tokens;
+  bool worked = true;
   try {
     plan_running(chunks, prompt_tokens);
-    plan_waiting(chunks, prompt_tokens);
-    if (!chunks.empty()) read(chunks);
+    if (!waits_) plan_waiting(chunks, prompt_tokens);
+    if (waits_) {
+      waits_ = false;
+      finish_passes(0);
+    } else if (!chunks.empty()) {
+      read(chunks);
+    } else if (!started_.empty()) {
+      finish_passes(static_cast<int64_t>(started_.size()) - 1);
+    } else {
+      worked = false;
+    }
   } catch (...) {
     fail();
   }
-  const bool ended = remove_ended();
+  worked |= remove_ended();
   publish();
-  return ended || !chunks.empty();
+  return worked;
 }
 
 /// What other threads asked for since the last pass.
@@ -158,10 +183,19 @@ void Decoder::receive() {
   remove_ended();
 }
 
+/// Whether a request whose last tokens are not here yet goes on behind them.
+bool Decoder::may_read_on(const Sequence& sequence) const {
+  const auto& request = sequence.request;
+  if (sequence.under_way == 0) return true;
+  return chosen_on_device(request) && sequence.made() + sequence.under_way < request.sampling.max_tokens &&
+         sequence.size() + sequence.under_way < longest_sequence(model_.config());
+}
+
 /// Each running request has its next token read; prompts, and what the calculator wrote, in chunks.
 void Decoder::plan_running(std::vector<Chunk>& chunks, int64_t& prompt_tokens) {
-  for (size_t i = 0; i < running_.size(); ++i) {
+  for (size_t i = 0; i < running_.size() && !waits_; ++i) {
     Sequence& sequence = *running_[i];
+    if (!may_read_on(sequence)) continue;
     const int64_t unread = sequence.unread();
     const int64_t tokens = unread == 1 ? 1 : std::min(unread, prompt_tokens);
     if (tokens == 0 || !make_room(i, sequence.read + tokens)) continue;
@@ -170,9 +204,12 @@ void Decoder::plan_running(std::vector<Chunk>& chunks, int64_t& prompt_tokens) {
   }
 }
 
-/// Room for a running request; those that came last give theirs back for it, at last it itself.
+/// Room for a running request; those that came last give theirs back for it, at last it itself. Before that,
+/// what was started is waited for: it may end somebody.
 bool Decoder::make_room(size_t index, int64_t tokens) {
   while (!reader_->reserve(*running_[index], tokens)) {
+    waits_ = !started_.empty();
+    if (waits_) return false;
     if (running_.size() == 1) {  // it has the whole cache
       running_[index]->end.emplace(DecodeEnd{.end = AnswerEnd::kContextFull});
       return false;
@@ -207,24 +244,29 @@ void Decoder::plan_waiting(std::vector<Chunk>& chunks, int64_t& prompt_tokens) {
   }
 }
 
-/// Reads the chunks, and chooses the next token where a sequence is read to its end.
+/// Reads the chunks, and has the next token chosen where a sequence is read to its end.
 void Decoder::read(const std::vector<Chunk>& chunks) {
-  auto states = reader_->read(chunks);
   std::vector<Sequence*> due;
-  std::vector<int64_t> rows;
-  for (size_t i = 0; i < chunks.size(); ++i) {
-    counts_.read_tokens += chunks[i].tokens;
-    if (chunks[i].sequence->unread() > 0) continue;
-    due.push_back(chunks[i].sequence);
-    rows.push_back(static_cast<int64_t>(i));
+  bool wait = false;  // the next pass needs this one's tokens, or somebody wants its logits
+  for (const Chunk& chunk : chunks) {
+    counts_.read_tokens += chunk.tokens;
+    if (!chunk.due()) continue;
+    due.push_back(chunk.sequence);
+    wait |= chunk.sequence->request.logprobs >= 0;
   }
+  Reading reading = reader_->read(chunks);
   if (due.empty()) return;
-  if (due.size() < chunks.size()) states = states.index_select(0, at::tensor(rows).to(states.device()));
-  choose(due, states);
+  if (!reading.chosen) {
+    finish_passes(0);
+    return choose(due, reading.logits_BV);
+  }
+  for (Sequence* sequence : due) ++sequence->under_way;
+  started_.push_back({std::move(due), std::move(reading.chosen), wait ? reading.logits_BV : at::Tensor()});
+  finish_passes(wait ? 0 : reader_->passes_ahead());
 }
 
-void Decoder::choose(const std::vector<Sequence*>& due, const at::Tensor& states) {
-  const auto logits_BV = model_.logits(states);
+/// The host chooses. Some may have ended since the pass was planned.
+void Decoder::choose(const std::vector<Sequence*>& due, const at::Tensor& logits_BV) {
   std::vector<SampleRow> rows;
   for (const Sequence* sequence : due) {
     const auto& request = sequence->request;
@@ -235,16 +277,39 @@ void Decoder::choose(const std::vector<Sequence*>& due, const at::Tensor& states
                     .vocab_size = request.vocab_size});
   }
   const auto chosen = sample(logits_BV, rows);
-  for (size_t i = 0; i < due.size(); ++i) {
-    const auto& request = due[i]->request;
-    DecodedToken token{.id = chosen[i]};
-    if (request.logprobs >= 0) {
-      auto told = log_probabilities(logits_BV[static_cast<int64_t>(i)], chosen[i], request.vocab_size,
-                                    request.logprobs);
-      token.logprob = told.chosen, token.likeliest = std::move(told.likeliest);
+  for (size_t i = 0; i < due.size(); ++i)
+    if (!due[i]->end) deliver(*due[i], told(due[i]->request, chosen[i], logits_BV[static_cast<int64_t>(i)]));
+}
+
+DecodedToken Decoder::told(const DecodeRequest& request, int32_t id, const at::Tensor& logits_V) const {
+  DecodedToken token{.id = id};
+  if (request.logprobs < 0) return token;
+  auto all = log_probabilities(logits_V, id, request.vocab_size, request.logprobs);
+  token.logprob = all.chosen, token.likeliest = std::move(all.likeliest);
+  return token;
+}
+
+/// Tells the tokens of all passes that were started, but so many.
+void Decoder::finish_passes(int64_t but) {
+  for (; static_cast<int64_t>(started_.size()) > but; started_.pop_front()) {
+    const StartedPass& pass = started_.front();
+    const auto ids = pass.chosen->wait();
+    for (size_t i = 0; i < pass.due.size(); ++i) {
+      Sequence* sequence = pass.due[i];
+      if (!sequence || sequence->end) continue;  // what was made beyond the end is nobody's
+      --sequence->under_way;
+      const auto logits = pass.logits_BV.defined() ? pass.logits_BV[static_cast<int64_t>(i)] : at::Tensor();
+      deliver(*sequence, told(sequence->request, ids[i], logits));
     }
-    deliver(*due[i], std::move(token));
   }
+}
+
+/// What was chosen behind the sequence's last token is dropped: something else stands there.
+void Decoder::take_back(Sequence& sequence) {
+  for (StartedPass& pass : started_)
+    std::ranges::replace(pass.due, &sequence, static_cast<Sequence*>(nullptr));
+  sequence.under_way = 0;
+  sequence.read = std::min(sequence.read, sequence.size() + 1);  // with the token that is being delivered
 }
 
 /// The token, and what the calculator answers to it, join the answer.
@@ -257,6 +322,7 @@ void Decoder::deliver(Sequence& sequence, DecodedToken token) {
   if (request.calculator)
     for (const int32_t id : request.calculator->after(sequence.calls, added.front().id))
       added.push_back({.id = id});
+  if (added.size() > 1) take_back(sequence);
   for (const DecodedToken& next : added) {
     sequence.ids.push_back(next.id);
     ++counts_.made_tokens;
@@ -274,11 +340,15 @@ void Decoder::deliver(Sequence& sequence, DecodedToken token) {
 void Decoder::fail() {
   for (auto& sequence : running_)
     if (!sequence->end) end_with_error(*sequence, std::current_exception());
+  started_.clear(), waits_ = false;
   for (auto& sequence : running_) reader_->close(*sequence);
   reader_->forget();
 }
 
 bool Decoder::remove_ended() {
+  for (StartedPass& pass : started_)
+    std::ranges::replace_if(
+        pass.due, [](const Sequence* one) { return one && one->end; }, nullptr);
   std::vector<std::unique_ptr<Sequence>> ended;
   const auto take = [&](auto& sequences) {
     const auto live = std::ranges::stable_partition(sequences, [](const auto& one) { return !one->end; });

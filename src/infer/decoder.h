@@ -21,6 +21,7 @@ class CalculatorCalls;
 class SequenceReader;
 struct Chunk;
 struct Sequence;
+struct StartedPass;
 
 enum class AnswerEnd { kLength, kStopped, kContextFull, kInterrupted };
 const char* to_string(AnswerEnd end);
@@ -62,6 +63,8 @@ struct DecoderConfig {
   int64_t running = 64;          // requests that are decoded at once; more wait
   int64_t prefill_tokens = 512;  // tokens of prompts that one pass reads, beside one of each running answer
   bool share_prefixes = true;    // beginnings that were read before are not read again
+  bool graphs = true;            // on a GPU, passes of one token a request are captured and replayed
+  int64_t ahead = -1;  // passes that are started before the tokens of the first are looked at; -1: on a GPU
 };
 
 struct DecoderLoad {
@@ -92,7 +95,8 @@ class Decoder {
   /// From any thread. The answer ends as kInterrupted, unless it has ended.
   void cancel(Ticket ticket);
 
-  /// One pass of the model, on the calling thread. False: there is nothing to do.
+  /// Starts one pass of the model, on the calling thread, and tells what earlier ones have made. False: there
+  /// is nothing to do.
   bool advance();
   /// Advances until it is told to stop; sleeps while there is nothing to do.
   void run(const std::stop_token& stop);
@@ -105,9 +109,13 @@ class Decoder {
   void receive();
   void plan_running(std::vector<Chunk>& chunks, int64_t& prompt_tokens);
   void plan_waiting(std::vector<Chunk>& chunks, int64_t& prompt_tokens);
+  bool may_read_on(const Sequence& sequence) const;
   bool make_room(size_t index, int64_t tokens);
   void read(const std::vector<Chunk>& chunks);
-  void choose(const std::vector<Sequence*>& due, const at::Tensor& states);
+  void choose(const std::vector<Sequence*>& due, const at::Tensor& logits_BV);
+  DecodedToken told(const DecodeRequest& request, int32_t id, const at::Tensor& logits_V) const;
+  void finish_passes(int64_t but);
+  void take_back(Sequence& sequence);
   void deliver(Sequence& sequence, DecodedToken token);
   void fail();
   bool remove_ended();
@@ -119,6 +127,8 @@ class Decoder {
   // Only the thread that advances touches these. Both in the order of their coming.
   std::vector<std::unique_ptr<Sequence>> running_;
   std::deque<std::unique_ptr<Sequence>> waiting_;
+  std::deque<StartedPass> started_;  // whose tokens are still to be told, the oldest first
+  bool waits_ = false;               // for these, before the next pass
   DecoderLoad counts_;
 
   mutable std::mutex mutex_;  // what follows

@@ -20,6 +20,8 @@ struct FamilyTraits {
   bool qk_norm = false;            // llama's class: norms of queries and keys
   bool learned_positions = false;  // nothing is longer than model.context
   bool depth = false;              // model.depth sets its sizes
+  bool paged = false;              // its forward passes read Pass::paged
+  bool previous_token = false;     // and there PagedTokens::previous_N1
   bool own_init = false;           // weights start without regard to model.init_std
 };
 

@@ -7,13 +7,16 @@
 #include "model/model.h"
 #include "model/parts/block.h"
 #include "model/parts/kv_cache.h"
+#include "model/parts/kv_pages.h"
 
 namespace tightloop {
 
 /// What a forward pass is told besides its ids.
 struct Pass {
   KvCache* cache = nullptr;  // the ids continue what it holds
-  bool training = false;     // dropout is on, and experts' balance is measured
+  const PagedTokens* paged =
+      nullptr;            // the ids are tokens of many sequences; where FamilyTraits::paged says so
+  bool training = false;  // dropout is on, and experts' balance is measured
   at::Tensor
       documents_BT{};  // int32: which document each position belongs to, where attention must not cross
   at::Tensor document_bounds{};  // the same documents as ops::DocumentBounds; undefined: not known
@@ -41,7 +44,8 @@ class LanguageModel : public Model {
   template <class Inputs, class Block>
   auto run_block(int64_t layer, const Pass& pass, const Block& block, const Inputs& inputs) {
     if (pass.training) parameters_.need_block(layer);
-    if (!pass.training || pass.cache || layer >= config_.recomputed_blocks()) return block(inputs);
+    if (!pass.training || pass.cache || pass.paged || layer >= config_.recomputed_blocks())
+      return block(inputs);
     return recomputed_block(block, inputs, block_parameters(layer));
   }
 

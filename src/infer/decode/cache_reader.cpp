@@ -46,9 +46,11 @@ class CacheReader : public SequenceReader {
     return true;
   }
 
-  at::Tensor read(std::span<const Chunk> chunks) override {
+  Reading read(std::span<const Chunk> chunks) override {
     std::vector<at::Tensor> states;
-    for (const auto& [sequence, tokens] : chunks) {
+    for (const Chunk& chunk : chunks) {
+      const bool due = chunk.due();
+      const auto& [sequence, tokens] = chunk;
       const auto first = sequence->ids.begin() + sequence->read;
       const auto ids = at::tensor(std::vector<int64_t>(first, first + tokens)).unsqueeze(0);
       const auto hidden = model_.forward(ids.to(model_.device()), {.cache = &*sequence->cache}).hidden_BTD;
@@ -60,9 +62,9 @@ class CacheReader : public SequenceReader {
             "its tokens' keys and values to it (AttentionScope does), or later ones are computed from wrong "
             "inputs.",
             model_.config().family, sequence->read, sequence->cache->length());
-      states.push_back(hidden.select(1, tokens - 1));
+      if (due) states.push_back(hidden.select(1, tokens - 1));
     }
-    return at::cat(states);
+    return states.empty() ? Reading{} : Reading{model_.logits(at::cat(states))};
   }
 
   void close(Sequence& sequence) override {
@@ -75,6 +77,7 @@ class CacheReader : public SequenceReader {
   }
 
   void forget() override { kept_.clear(); }
+  int64_t passes_ahead() const override { return 0; }
   int64_t capacity() const override { return config_.cache_tokens; }
   int64_t used() const override { return used_; }
 

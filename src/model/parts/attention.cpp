@@ -8,11 +8,13 @@
 #include <tuple>
 
 #include "ops/attention/attention_backend.h"
+#include "ops/attention/paged_attention.h"
 
 namespace tightloop {
 
 AttentionScope::AttentionScope(const at::Tensor& ids_BT, const Pass& pass, double dropout)
     : cache_(pass.cache),
+      paged_(pass.paged),
       documents_BT_(pass.documents_BT),
       random_(pass.random),
       past_(cache_ ? cache_->length() : 0),
@@ -20,6 +22,8 @@ AttentionScope::AttentionScope(const at::Tensor& ids_BT, const Pass& pass, doubl
       dropout_(pass.training ? dropout : 0),
       device_(ids_BT.device()) {
   TORCH_CHECK(!cache_ || !documents_BT_.defined(), "a cache holds one document a row");
+  TORCH_CHECK(!paged_ || (!cache_ && !documents_BT_.defined() && !pass.training && length_ == 1),
+              "a pass over pages is (tokens, 1), without a cache, documents or training");
   TORCH_CHECK(documents_BT_.defined() || !pass.document_bounds.defined(), "bounds need Pass::documents_BT");
   if (pass.document_bounds.defined()) bounds_ = std::make_shared<ops::DocumentBounds>(pass.document_bounds);
   TORCH_CHECK(dropout_ == 0 || random_.defined(), "training with dropout needs Pass::random");
@@ -36,6 +40,7 @@ at::Tensor AttentionScope::drop(const at::Tensor& x, int64_t layer, DropoutSite 
 
 at::Tensor AttentionScope::attend(const at::Tensor& q_BTHS, const at::Tensor& k_BTKS,
                                   const at::Tensor& v_BTKS, int64_t layer, const AttentionOptions& options) {
+  if (paged_) return attend_paged(q_BTHS, k_BTKS, v_BTKS, layer, options);
   const int64_t B = q_BTHS.size(0), T = length_;
   const auto q = q_BTHS.transpose(1, 2);
   auto k = k_BTKS.transpose(1, 2), v = v_BTKS.transpose(1, 2);
@@ -56,6 +61,29 @@ at::Tensor AttentionScope::attend(const at::Tensor& q_BTHS, const at::Tensor& k_
     call.mask = [&] { return mask(call.window); };
   }
   return ops::attend(call).transpose(1, 2).reshape({B, T, q_BTHS.size(2) * q_BTHS.size(3)});
+}
+
+at::Tensor AttentionScope::attend_paged(const at::Tensor& q_BTHS, const at::Tensor& k_BTKS,
+                                        const at::Tensor& v_BTKS, int64_t layer,
+                                        const AttentionOptions& options) {
+  TORCH_CHECK(!options.bias_BHTP.defined(), "attention over pages has no bias");
+  const auto [keys, values] = paged_->pages.layer(layer, k_BTKS);
+  const auto counters = device_.is_cuda() && paged_->apart
+                            ? paged_->pages.counters(q_BTHS.size(0) * q_BTHS.size(2), device_)
+                            : at::Tensor();
+  const auto seen = ops::paged_attention({.q_NHS = q_BTHS.squeeze(1),
+                                          .k_NKS = k_BTKS.squeeze(1),
+                                          .v_NKS = v_BTKS.squeeze(1),
+                                          .key_pages = keys,
+                                          .value_pages = values,
+                                          .positions_N = paged_->positions_N,
+                                          .rows_N = paged_->rows_N,
+                                          .tables = paged_->tables,
+                                          .counters = counters,
+                                          .window = options.window,
+                                          .scale = options.scale,
+                                          .apart = paged_->apart});
+  return seen.view({q_BTHS.size(0), 1, -1});
 }
 
 at::Tensor AttentionScope::mask(int64_t window) {

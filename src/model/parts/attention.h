@@ -32,6 +32,10 @@ class AttentionScope {
 
   /// The position of the first id: the tokens that the cache holds already.
   int64_t past() const { return past_; }
+  /// Positions are below it.
+  int64_t end() const { return paged_ ? paged_->longest : past_ + length_; }
+  /// (N) int32, where each token has a position of its own (Pass::paged); else undefined.
+  at::Tensor positions() const { return paged_ ? paged_->positions_N : at::Tensor(); }
   ops::Dropout dropout(int64_t layer, DropoutSite site) const;
   /// Dropout of this pass: x itself unless it trains. The same elements for the same pass, layer and site.
   at::Tensor drop(const at::Tensor& x, int64_t layer, DropoutSite site) const;
@@ -44,8 +48,11 @@ class AttentionScope {
 
  private:
   at::Tensor mask(int64_t window);
+  at::Tensor attend_paged(const at::Tensor& q_BTHS, const at::Tensor& k_BTKS, const at::Tensor& v_BTKS,
+                          int64_t layer, const AttentionOptions& options);
 
   KvCache* cache_;
+  const PagedTokens* paged_;
   at::Tensor documents_BT_, random_;
   std::shared_ptr<ops::DocumentBounds> bounds_;  // of the documents, where the pass has them
   int64_t past_, length_;

@@ -60,8 +60,8 @@ void Rotary::cover(int64_t length, at::Device device) {
 }
 
 ops::SplitHeads Rotary::split(const at::Tensor& qkv, int64_t heads, int64_t offset,
-                              const std::optional<ops::HeadNorm>& norm) const {
-  return ops::split_heads(qkv, heads, cos_, sin_, offset, norm);
+                              const std::optional<ops::HeadNorm>& norm, const at::Tensor& positions) const {
+  return ops::split_heads(qkv, heads, cos_, sin_, offset, norm, positions);
 }
 
 }  // namespace tightloop

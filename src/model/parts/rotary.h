@@ -50,10 +50,11 @@ class Rotary {
 
   /// Makes the tables cover the positions [0, length) on a device.
   void cover(int64_t length, at::Device device);
-  /// Queries and keys turned by the angles of their positions, the first of which is `offset`, and values:
-  /// ops::split_heads of (B, T, H + 2 K, S).
+  /// Queries and keys turned by the angles of their positions, the first of which is `offset` (or each its
+  /// own in `positions`), and values: ops::split_heads of (B, T, H + 2 K, S).
   ops::SplitHeads split(const at::Tensor& qkv, int64_t heads, int64_t offset,
-                        const std::optional<ops::HeadNorm>& norm = {}) const;
+                        const std::optional<ops::HeadNorm>& norm = {},
+                        const at::Tensor& positions = {}) const;
 
  private:
   PositionTables tables_;

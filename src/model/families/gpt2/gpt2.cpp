@@ -49,8 +49,8 @@ Forward Gpt2::forward(const at::Tensor& ids_BT, const Pass& pass) {
   const auto scope = std::make_shared<AttentionScope>(ids_BT, pass, config_.dropout);
   // What a block's second part made is added where the next one begins, in one pass with its norm. The bias
   // goes along as an input, since it is a parameter of the block before.
-  BlockInputs state{
-      .residual = scope->drop(embed(ids_BT, pass.documents_BT, scope->past()), 0, DropoutSite::kEmbedding)};
+  BlockInputs state{.residual =
+                        scope->drop(embed(ids_BT, pass.documents_BT, *scope), 0, DropoutSite::kEmbedding)};
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
     const auto block = [this, layer, scope](const BlockInputs& in) { return this->block(in, layer, *scope); };
     const auto made = run_block(layer, pass, block, state);
@@ -77,15 +77,19 @@ ops::NormedSum Gpt2::begin(const BlockInputs& in, int64_t layer, const at::Tenso
                             scope.dropout(layer - 1, DropoutSite::kFeedForward));
 }
 
-at::Tensor Gpt2::embed(const at::Tensor& ids_BT, const at::Tensor& documents_BT, int64_t past) const {
-  const int64_t T = ids_BT.size(1);
-  if (past + T > config_.context) {
-    throw usage_error("{} tokens do not fit: this gpt2 model has positions for {} (model.context).", past + T,
-                      config_.context);
+at::Tensor Gpt2::embed(const at::Tensor& ids_BT, const at::Tensor& documents_BT,
+                       const AttentionScope& scope) const {
+  if (scope.end() > config_.context) {
+    throw usage_error("{} tokens do not fit: this gpt2 model has positions for {} (model.context).",
+                      scope.end(), config_.context);
   }
+  const auto own = scope.positions();
+  if (own.defined())
+    return ops::embedding(embedding_, ids_BT) +
+           ops::embedding(positions_, own.clamp_min(0).to(at::kLong).unsqueeze(1));
   const auto positions = documents_BT.defined()
                              ? ops::embedding(positions_, positions_in_documents(documents_BT))
-                             : positions_.narrow(0, past, T);
+                             : positions_.narrow(0, scope.past(), ids_BT.size(1));
   return ops::embedding(embedding_, ids_BT) + positions;
 }
 

@@ -28,7 +28,8 @@ class Gpt2 : public LanguageModel {
   /// The stream with the branch added, and normed.
   ops::NormedSum begin(const BlockInputs& in, int64_t layer, const at::Tensor& weight, const at::Tensor& bias,
                        const AttentionScope& scope) const;
-  at::Tensor embed(const at::Tensor& ids_BT, const at::Tensor& documents_BT, int64_t past) const;
+  at::Tensor embed(const at::Tensor& ids_BT, const at::Tensor& documents_BT,
+                   const AttentionScope& scope) const;
   at::Tensor attention(const Block& block, const at::Tensor& x_BTD, int64_t layer,
                        AttentionScope& scope) const;
   /// Without its last bias.

@@ -23,7 +23,7 @@ void gpt2_defaults(ModelConfig& config) {
 const AddFamily kAddGpt2{{
     .name = "gpt2",
     .make = make_family<Gpt2>,
-    .has = {.learned_positions = true},
+    .has = {.learned_positions = true, .paged = true},
     .presets = {{"gpt2-124m",
                  {{"layers", "12"},
                   {"width", "768"},

@@ -54,7 +54,7 @@ Llama::Llama(const ModelConfig& config, Seed seed)
 Forward Llama::forward(const at::Tensor& ids_BT, const Pass& pass) {
   const int64_t T = ids_BT.size(1);
   const auto scope = std::make_shared<AttentionScope>(ids_BT, pass, config_.dropout);
-  rotary_.cover(scope->past() + T, ids_BT.device());
+  rotary_.cover(scope->end(), ids_BT.device());
 
   Forward result;
   std::vector<at::Tensor> loads;
@@ -103,7 +103,7 @@ at::Tensor Llama::attention(const Block& block, const at::Tensor& x_BTD, int64_t
   const auto qkv = ops::linear(x_BTD, block.qkv, bias).view({B, T, H + 2 * K, S});
   std::optional<ops::HeadNorm> norm;
   if (block.q_norm.defined()) norm = {config_.norm_eps, block.q_norm, block.k_norm};
-  const auto [q, k, v] = rotary_.split(qkv, H, scope.past(), norm);
+  const auto [q, k, v] = rotary_.split(qkv, H, scope.past(), norm, scope.positions());
   return ops::linear(scope.attend(q, k, v, layer), block.out, {}, ops::Input::kKept);
 }
 

@@ -9,6 +9,7 @@ namespace {
 const AddFamily kAddLlama{{
     .name = "llama",
     .make = make_family<Llama>,
+    .has = {.paged = true},
     .presets = {{"llama3.2-1b",
                  {{"layers", "16"},
                   {"width", "2048"},

@@ -69,7 +69,7 @@ at::Tensor Nanochat::Stream::sum() const { return branch.defined() ? residual + 
 Forward Nanochat::forward(const at::Tensor& ids_BT, const Pass& pass) {
   const int64_t T = ids_BT.size(1);
   const auto scope = std::make_shared<AttentionScope>(ids_BT, pass, /*dropout=*/0);
-  rotary_.cover(scope->past() + T, ids_BT.device());
+  rotary_.cover(scope->end(), ids_BT.device());
 
   const auto order = ops::token_order(embedding_, ids_BT);  // for the value embeddings too
   const auto x0 = smear(norm(ops::embedding(embedding_, ids_BT, order)), pass);
@@ -100,16 +100,23 @@ Nanochat::Stream Nanochat::block(const Inputs& in, const at::Tensor& ids_BT, con
 
 at::Tensor Nanochat::norm(const at::Tensor& x) const { return ops::rms_norm(x, {}, config_.norm_eps); }
 
-at::Tensor Nanochat::smear(const at::Tensor& x_BTD, const Pass& pass) const {
+at::Tensor Nanochat::before(const at::Tensor& x_BTD, const Pass& pass) const {
+  if (pass.paged) {
+    const auto any = (pass.paged->positions_N > 0).view({-1, 1, 1});
+    return norm(ops::embedding(embedding_, pass.paged->previous_N1)) * any;
+  }
   const int64_t T = x_BTD.size(1);
-  const bool continued = pass.cache && pass.cache->last_embedding().defined();
+  const auto last = pass.cache ? pass.cache->last_embedding() : at::Tensor();
+  const bool continued = last.defined();
   const auto first = x_BTD.narrow(1, 0, 1);
-  const auto before = at::cat(
-      {continued ? pass.cache->last_embedding() : at::zeros_like(first), x_BTD.narrow(1, 0, T - 1)}, 1);
   if (pass.cache) pass.cache->set_last_embedding(x_BTD.narrow(1, T - 1, 1));
+  return at::cat({continued ? last : at::zeros_like(first), x_BTD.narrow(1, 0, T - 1)}, 1);
+}
+
+at::Tensor Nanochat::smear(const at::Tensor& x_BTD, const Pass& pass) const {
   auto gate = smear_scale_ * at::sigmoid(ops::linear(x_BTD.narrow(2, 0, kSmearChannels), smear_gate_));
   if (pass.documents_BT.defined()) gate = gate * continues_document(pass.documents_BT).unsqueeze(2);
-  return x_BTD + gate * before;
+  return x_BTD + gate * before(x_BTD, pass);
 }
 
 at::Tensor Nanochat::attention(const Block& block, const at::Tensor& x_BTD, const at::Tensor& ids_BT,
@@ -118,7 +125,8 @@ at::Tensor Nanochat::attention(const Block& block, const at::Tensor& x_BTD, cons
   const int64_t H = config_.heads, K = config_.kv_heads, S = config_.head_size;
   const auto qkv = ops::linear(x_BTD, block.qkv).view({B, T, H + 2 * K, S});
   // nanochat norms after RoPE; a rotation changes no length, so the order is free.
-  auto [q, k, v] = rotary_.split(qkv, H, scope.past(), ops::HeadNorm{config_.norm_eps, {}, {}});
+  auto [q, k, v] =
+      rotary_.split(qkv, H, scope.past(), ops::HeadNorm{config_.norm_eps, {}, {}}, scope.positions());
   if (block.value_gate.defined()) {
     const auto open = ops::linear(x_BTD.narrow(2, 0, kValueGateChannels), block.value_gate);
     const auto extra = ops::embedding(block.value_embedding, ids_BT, order).view({B, T, K, S});

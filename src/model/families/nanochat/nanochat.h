@@ -49,6 +49,8 @@ class Nanochat : public LanguageModel {
   Stream block(const Inputs& in, const at::Tensor& ids_BT, const ops::TokenOrder& order, int64_t layer,
                AttentionScope& scope) const;
   at::Tensor norm(const at::Tensor& x) const;
+  /// The normed embedding of the token before each; zeros where there is none.
+  at::Tensor before(const at::Tensor& x_BTD, const Pass& pass) const;
   at::Tensor smear(const at::Tensor& x_BTD, const Pass& pass) const;
   at::Tensor attention(const Block& block, const at::Tensor& x_BTD, const at::Tensor& ids_BT,
                        const ops::TokenOrder& order, int64_t layer, AttentionScope& scope) const;

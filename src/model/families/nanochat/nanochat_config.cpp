@@ -42,7 +42,7 @@ int64_t nanochat_window(const ModelConfig& config, int64_t layer) {
 const AddFamily kAddNanochat{{
     .name = "nanochat",
     .make = make_family<Nanochat>,
-    .has = {.depth = true, .own_init = true},
+    .has = {.depth = true, .paged = true, .previous_token = true, .own_init = true},
     .presets =
         {
             {"nanochat-d4", {{"depth", "4"}}},

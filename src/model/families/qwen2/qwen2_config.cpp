@@ -10,7 +10,7 @@ namespace {
 const AddFamily kAddQwen2{{
     .name = "qwen2",
     .make = make_family<Llama>,
-    .has = {.qkv_bias = true},
+    .has = {.qkv_bias = true, .paged = true},
     .presets = {{"qwen2.5-0.5b",
                  {{"layers", "24"},
                   {"width", "896"},

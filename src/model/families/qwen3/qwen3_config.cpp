@@ -10,7 +10,7 @@ namespace {
 const AddFamily kAddQwen3{{
     .name = "qwen3",
     .make = make_family<Llama>,
-    .has = {.qk_norm = true},
+    .has = {.qk_norm = true, .paged = true},
     .presets =
         {
             {"qwen3-0.6b",

@@ -19,7 +19,7 @@ void check_qwen3_moe(const ModelConfig& config) {
 const AddFamily kAddQwen3Moe{{
     .name = "qwen3_moe",
     .make = make_family<Llama>,
-    .has = {.experts = true, .qk_norm = true},
+    .has = {.experts = true, .qk_norm = true, .paged = true},
     .presets = {{"minimind-moe-198m",
                  {{"layers", "8"},
                   {"width", "768"},

@@ -1,0 +1,342 @@
+// Decoding over pages against reading everything afresh, whatever stands beside a request.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/topk.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/cuda.h>
+
+#include <algorithm>
+#include <optional>
+#include <random>
+#include <set>
+
+#include "core/device.h"
+#include "infer/decoder.h"
+#include "infer/model.h"
+#include "infer/slow_greedy.h"
+#include "support.h"
+
+namespace tightloop {
+namespace {
+
+using testing::slow_greedy;
+
+constexpr int64_t kVocabulary = 40;
+
+/// A tiny random model of any family that reads pages.
+std::unique_ptr<LanguageModel> random_model(std::mt19937& random) {
+  const auto one_of = [&](auto... values) {
+    const std::common_type_t<decltype(values)...> all[] = {values...};
+    return all[random() % sizeof...(values)];
+  };
+  ModelConfig config;
+  config.family = one_of("llama", "qwen2", "qwen3", "qwen3_moe", "gpt2", "nanochat");
+  config.layers = one_of(1, 2, 3), config.context = 64, config.init_std = 0.3;
+  const bool gpt2 = config.family == "gpt2";
+  config.heads = one_of(2, 4, 8);
+  const int64_t size = one_of(config.family == "nanochat" ? 16 : 8, 16, 32);
+  config.width = config.heads * size;
+  if (!gpt2) config.kv_heads = config.heads / one_of(1, 2);
+  if (!gpt2 && config.family != "nanochat" && one_of(0, 1)) config.head_size = one_of(32, 64);
+  if (config.family == "qwen3_moe") config.experts = 4, config.experts_per_token = 2, config.expert_ffn = 32;
+  if (config.family == "nanochat") config.window_pattern = "SL";
+  config.resolve(kVocabulary, 0);
+  auto model = make_model(config, random());
+  // Residual branches of nanochat start at zero, and so does its smear: without opinions all answers are one.
+  c10::InferenceMode inference;
+  if (config.family == "nanochat")
+    for (const auto& parameter : model->parameters().all())
+      if (parameter.name.ends_with("out") || parameter.name.ends_with("down") || parameter.name == "head" ||
+          parameter.name == "smear_scale")
+        parameter.value.normal_(0, parameter.name == "smear_scale" ? 1.0 : 0.3);
+  return model;
+}
+
+std::vector<int32_t> random_prompt(std::mt19937& random, size_t most) {
+  std::vector<int32_t> ids(1 + random() % most);
+  for (auto& id : ids) id = static_cast<int32_t>(random() % kVocabulary);
+  return ids;
+}
+
+struct Told {
+  std::vector<int32_t> ids;
+  std::vector<DecodeEnd> ends;
+};
+
+Decoder::Ticket submit(Decoder& decoder, DecodeRequest request, Told& told) {
+  request.on_token = [&told, inner = request.on_token](const DecodedToken& token) {
+    EXPECT_TRUE(told.ends.empty()) << "a token behind the end";
+    told.ids.push_back(token.id);
+    return !inner || inner(token);
+  };
+  request.on_end = [&told](const DecodeEnd& end) { told.ends.push_back(end); };
+  return decoder.submit(std::move(request));
+}
+
+DecodeRequest greedy(std::vector<int32_t> prompt, int64_t tokens) {
+  DecodeRequest request{.prompt = std::move(prompt)};
+  request.sampling.temperature = 0, request.sampling.max_tokens = tokens;
+  return request;
+}
+
+/// Whether each token of an answer is the likeliest where everything before it is read at once, without a
+/// cache. Nothing where two are so close that another order of sums may tip the choice.
+std::optional<bool> is_greedy(LanguageModel& model, std::vector<int32_t> ids,
+                              const std::vector<int32_t>& answer) {
+  c10::InferenceMode inference;
+  const size_t prompt = ids.size();
+  ids.insert(ids.end(), answer.begin(), answer.end());
+  const auto input = at::tensor(std::vector<int64_t>(ids.begin(), ids.end())).unsqueeze(0);
+  const auto logits =
+      model.logits(model.forward(input.to(model.device())).hidden_BTD)[0].to(at::kCPU, at::kFloat);
+  const float close = 1e-4f * logits.abs().max().item<float>();
+  for (size_t i = prompt; i < ids.size(); ++i) {
+    const auto [scores, best] = at::topk(logits[static_cast<int64_t>(i) - 1], 2);
+    if (best[0].item<int64_t>() == ids[i]) continue;
+    if ((scores[0] - scores[1]).item<float>() < close && best[1].item<int64_t>() == ids[i])
+      return std::nullopt;
+    return false;
+  }
+  return true;
+}
+
+// 200 models; each time some prompts, of which some begin alike, in a batch of any size, a cache that is
+// large or hardly enough, chunks of any length, with passes ahead or not.
+TEST(PagedDecoding, GreedyTokensAreThoseOfReadingEverythingAfresh) {
+  std::mt19937 random(11);
+  int64_t preempted = 0, shared = 0, unclear = 0, compared = 0;
+  std::set<std::string> families;
+  for (int round = 0; round < 200; ++round) {
+    const auto model = random_model(random);
+    families.insert(model->config().family);
+    DecoderConfig config;
+    config.running = 1 + static_cast<int64_t>(random() % 6);
+    config.cache_tokens = random() % 3 == 0 ? 64 : 1024;
+    config.prefill_tokens = 1 + static_cast<int64_t>(random() % 40);
+    config.share_prefixes = random() % 2 == 0;
+    config.ahead = static_cast<int64_t>(random() % 4);
+    Decoder decoder(*model, config);
+    std::vector<std::vector<int32_t>> prompts;
+    for (int i = 0; i < 6; ++i) {
+      prompts.push_back(random_prompt(random, 40));
+      if (i > 0 && random() % 2)  // begins as the one before
+        prompts.back().insert(prompts.back().begin(), prompts[i - 1].begin(),
+                              prompts[i - 1].begin() + std::min<ptrdiff_t>(std::ssize(prompts[i - 1]), 20));
+      prompts.back().resize(std::min<size_t>(prompts.back().size(), 44));
+    }
+    std::vector<Told> told(prompts.size());
+    std::vector<int64_t> tokens;
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      tokens.push_back(1 + static_cast<int64_t>(random() % 16));
+      submit(decoder, greedy(prompts[i], tokens[i]), told[i]);
+      for (size_t passes = random() % 4; passes > 0; --passes) decoder.advance();
+    }
+    while (decoder.advance()) {
+    }
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      ASSERT_EQ(told[i].ends.size(), 1u);
+      EXPECT_EQ(told[i].ends[0].error, "");
+      EXPECT_EQ(std::ssize(told[i].ids), tokens[i]);
+      const auto right = is_greedy(*model, prompts[i], told[i].ids);
+      compared += right.has_value(), unclear += !right;
+      EXPECT_TRUE(right.value_or(true)) << model->config().family << ", round " << round << ", prompt " << i;
+    }
+    EXPECT_EQ(decoder.load().cache_tokens_used, 0);
+    preempted += decoder.load().preemptions, shared += decoder.load().shared_tokens;
+  }
+  EXPECT_EQ(families.size(), 6u);
+  EXPECT_GT(preempted, 20);
+  EXPECT_GT(shared, 500);
+  EXPECT_LT(unclear, 12) << "of " << compared;
+}
+
+TEST(PagedDecoding, StopsAreNoticedLateAndNothingBehindThemIsTold) {
+  const auto model = testing::small_model();
+  const auto whole = slow_greedy(*model, {1, 2, 3}, -1, 20);
+  for (const int64_t ahead : {0, 1, 2, 5}) {
+    Decoder decoder(*model, {.ahead = ahead});
+    std::vector<Told> told(4);
+    auto request = greedy({1, 2, 3}, 20);
+    submit(decoder, request, told[0]);
+    request.stop_tokens = {whole[7]};
+    submit(decoder, request, told[1]);
+    request.stop_tokens.clear();
+    request.on_token = [&](const DecodedToken&) { return told[2].ids.size() < 5; };
+    submit(decoder, request, told[2]);
+    request.on_token = [&](const DecodedToken&) -> bool {
+      return told[3].ids.size() < 3 ? true : throw std::runtime_error("no");
+    };
+    submit(decoder, request, told[3]);
+    while (decoder.advance()) {
+    }
+    const auto first = [&](int64_t tokens) { return std::vector(whole.begin(), whole.begin() + tokens); };
+    EXPECT_EQ(told[0].ids, whole);
+    EXPECT_EQ(told[1].ids, first(std::ranges::find(whole, whole[7]) - whole.begin()));
+    EXPECT_EQ(told[1].ends.at(0).end, AnswerEnd::kStopped);
+    EXPECT_EQ(told[2].ids, first(5));
+    EXPECT_EQ(told[3].ids, first(3));
+    EXPECT_EQ(told[3].ends.at(0).error, "no");
+    EXPECT_EQ(decoder.load().cache_tokens_used, 0);
+  }
+}
+
+TEST(PagedDecoding, WhatIsCancelledWhilePassesAreUnderWayHarmsNobody) {
+  const auto model = testing::small_model();
+  const auto wanted = slow_greedy(*model, {5, 6}, -1, 30);
+  Decoder decoder(*model, {.running = 2, .ahead = 3});
+  std::vector<Told> told(4);
+  const auto first = submit(decoder, greedy({1, 2, 3}, 50), told[0]);
+  submit(decoder, greedy({5, 6}, 30), told[1]);
+  for (int i = 0; i < 6; ++i) decoder.advance();
+  decoder.cancel(first);
+  submit(decoder, greedy({5, 6}, 30), told[2]);  // gets the seat and the pages of the first
+  submit(decoder, greedy({5, 6}, 30), told[3]);
+  while (decoder.advance()) {
+  }
+  EXPECT_EQ(told[0].ends.at(0).end, AnswerEnd::kInterrupted);
+  for (int i = 1; i < 4; ++i) EXPECT_EQ(told[i].ids, wanted) << i;
+}
+
+TEST(PagedDecoding, ARowThatTheHostChoosesForHoldsUpNobodysText) {
+  const auto model = testing::small_model();
+  const auto wanted = slow_greedy(*model, {5, 6}, -1, 12);
+  const auto random = [] {
+    auto request = greedy({1, 2, 3}, 12);
+    request.sampling.temperature = 1;
+    return request;
+  };
+  Told alone;
+  {
+    Decoder decoder(*model);
+    submit(decoder, random(), alone);
+    while (decoder.advance()) {
+    }
+  }
+  Decoder decoder(*model, {.ahead = 3});
+  std::vector<Told> told(3);
+  submit(decoder, greedy({5, 6}, 12), told[0]);
+  for (int i = 0; i < 4; ++i) decoder.advance();
+  submit(decoder, random(), told[1]);
+  auto request = greedy({5, 6}, 12);
+  request.logprobs = 2;
+  submit(decoder, request, told[2]);
+  while (decoder.advance()) {
+  }
+  EXPECT_EQ(told[0].ids, wanted);
+  EXPECT_EQ(told[1].ids, alone.ids);
+  EXPECT_EQ(told[2].ids, wanted);
+}
+
+TEST(PagedDecoding, PromptsReadBeforeAreNotReadAgain) {
+  const auto model = testing::small_model();
+  std::vector<int32_t> prompt;
+  for (int32_t i = 0; i < 50; ++i) prompt.push_back(i * 7 % 39);
+  for (const bool share : {true, false}) {
+    Decoder decoder(*model, {.share_prefixes = share});
+    Told first, second, third;
+    submit(decoder, greedy(prompt, 5), first);
+    while (decoder.advance()) {
+    }
+    submit(decoder, greedy(prompt, 5), second);
+    auto longer = prompt;
+    longer.insert(longer.end(), first.ids.begin(), first.ids.end());
+    longer.push_back(3);
+    submit(decoder, greedy(longer, 5), third);
+    while (decoder.advance()) {
+    }
+    EXPECT_EQ(second.ids, first.ids);
+    EXPECT_EQ(third.ids, slow_greedy(*model, longer, -1, 5));
+    EXPECT_EQ(second.ends.at(0).shared_tokens, share ? 48 : 0);
+    EXPECT_EQ(third.ends.at(0).shared_tokens, share ? 48 : 0);
+  }
+}
+
+TEST(PagedDecoding, OneThatNeedsTheWholeCacheEndsThere) {
+  const auto model = testing::small_model();
+  for (const int64_t ahead : {0, 3}) {
+    Decoder decoder(*model, {.cache_tokens = 32, .ahead = ahead});
+    Told told;
+    submit(decoder, greedy({1, 2, 3}, 100), told);
+    while (decoder.advance()) {
+    }
+    EXPECT_EQ(told.ends.at(0).end, AnswerEnd::kContextFull);
+    EXPECT_EQ(told.ids, slow_greedy(*model, {1, 2, 3}, -1, 30)) << "the last one is made, not read";
+  }
+}
+
+class PagedDecodingOnGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  }
+  /// Answers to so many prompts of unlike lengths, whose answers end one after another.
+  static std::vector<Told> answers(LanguageModel& model, DecoderConfig config, size_t prompts,
+                                   int64_t tokens) {
+    std::mt19937 random(3);
+    std::vector<Told> told(prompts);
+    Decoder decoder(model, config);
+    for (size_t i = 0; i < prompts; ++i)
+      submit(decoder, greedy(random_prompt(random, 60), tokens + static_cast<int64_t>(i * 5)), told[i]);
+    while (decoder.advance()) {
+    }
+    for (const Told& one : told) EXPECT_EQ(one.ends.at(0).error, "");
+    return told;
+  }
+};
+
+TEST_F(PagedDecodingOnGpu, GreedyTokensAreThoseOfReadingEverythingAfreshWithGraphsAndWithout) {
+  std::mt19937 random(21);
+  std::set<std::string> families;
+  for (int round = 0; round < 24; ++round) {
+    const auto model = random_model(random);
+    model->parameters().to({at::kCUDA, 0}, at::kFloat);
+    families.insert(model->config().family);
+    for (const bool graphs : {true, false}) {
+      std::mt19937 same(3);
+      const auto told =
+          answers(*model, {.cache_tokens = 640, .running = 9, .prefill_tokens = 70, .graphs = graphs}, 12, 4);
+      for (const Told& one : told)
+        EXPECT_TRUE(is_greedy(*model, random_prompt(same, 60), one.ids).value_or(true))
+            << model->config().family << ", round " << round << (graphs ? ", graphs" : ", no graphs");
+    }
+  }
+  EXPECT_EQ(families.size(), 6u);
+}
+
+// From 64 requests down to one, over lengths at which blocks share a token's keys.
+TEST_F(PagedDecodingOnGpu, ALongRunCrossesAllSizesOfGraphs) {
+  ModelConfig config;
+  config.family = "qwen3", config.layers = 2, config.width = 256, config.heads = 4, config.kv_heads = 2;
+  config.head_size = 64, config.init_std = 0.2, config.context = 1024;
+  config.resolve(500, 0);
+  const auto model = make_model(config, 5);
+  model->parameters().to({at::kCUDA, 0}, at::kFloat);
+  std::mt19937 same(3);
+  for (const Told& one : answers(*model, {.cache_tokens = 40000}, 64, 150))
+    EXPECT_TRUE(is_greedy(*model, random_prompt(same, 60), one.ids).value_or(true));
+  // In 16 bits, twice the same.
+  model->parameters().to({at::kCUDA, 0}, at::kBFloat16);
+  const auto first = answers(*model, {.cache_tokens = 40000}, 16, 100);
+  const auto second = answers(*model, {.cache_tokens = 40000}, 16, 100);
+  for (size_t i = 0; i < first.size(); ++i) EXPECT_EQ(first[i].ids, second[i].ids) << i;
+}
+
+TEST_F(PagedDecodingOnGpu, TheHostWaitsForNothingButTheTokens) {
+  const auto model = testing::small_model();
+  model->parameters().to({at::kCUDA, 0}, at::kBFloat16);
+  Decoder decoder(*model);
+  std::vector<Told> told(3);
+  for (auto& one : told) submit(decoder, greedy({1, 2, 3}, 40), one);
+  for (int i = 0; i < 6; ++i) decoder.advance();  // captured by now
+  device("cuda").forbid_syncs(true);
+  while (decoder.advance()) {
+  }
+  device("cuda").forbid_syncs(false);
+  for (const Told& one : told) {
+    EXPECT_EQ(one.ends.at(0).error, "");
+    EXPECT_EQ(one.ids.size(), 40u);
+  }
+}
+
+}  // namespace
+}  // namespace tightloop
