@@ -61,8 +61,18 @@ ChatSession::ChatSession(LanguageModel& model, const Tokenizer& tokenizer, const
 void ChatSession::reset() {
   history_.clear();
   first_turn_ = 0;
-  cache_.reset();
-  read_.clear();
+}
+
+/// The decoder so far, where it has the room, or a larger one. It reads the conversation afresh.
+Decoder& ChatSession::decoder_with(const Prompt& asked, int64_t max_tokens) {
+  DecoderConfig config = decoder_for(model_.config(), {&asked, 1}, max_tokens, 1);
+  if (!decoder_ || cache_tokens_ < config.cache_tokens) {
+    decoder_.reset();
+    cache_tokens_ = config.cache_tokens =
+        std::max(config.cache_tokens, context_ + std::min(max_tokens, context_));
+    decoder_ = std::make_unique<Decoder>(model_, config);
+  }
+  return *decoder_;
 }
 
 std::vector<int32_t> ChatSession::prompt(size_t first_turn) const {
@@ -108,43 +118,29 @@ ChatSession::Reply ChatSession::ask(const std::string& text, const SamplingConfi
   }
   reply.beyond_context = static_cast<int64_t>(ids.size()) > context_;
 
-  // What was read before and is the same again is not read twice. The last token always is: its state is
-  // asked for.
-  const auto same = std::ranges::mismatch(read_, ids).in1 - read_.begin();
-  const int64_t kept = std::min<int64_t>(same, static_cast<int64_t>(ids.size()) - 1);
-  if (!cache_ || kept == 0) {
-    cache_.emplace(model_.config().layers);
-  } else {
-    cache_->truncate(kept);
-  }
-  reply.read = static_cast<int64_t>(ids.size()) - cache_->length();
-
   TextStream stream(tokenizer_, stops);
   GenerateOptions options;
   options.sampling = sampling;
   options.stop_tokens = stop_tokens_;
   options.vocab_size = tokenizer_.vocab_size();
-  options.cache = &*cache_;
   if (uses_calculator_) options.calculator = &calculator_;
   options.on_token = [&](size_t, int32_t id) {
     const std::string more = stream.add(id);
     if (on_text && !more.empty()) on_text(more);
     return !stream.stopped();
   };
-  const Prompt asked{ids};
+  const Prompt asked{std::move(ids)};
   Answer answer;
   try {
-    answer = generate(model_, {&asked, 1}, options)[0];
+    answer = generate(decoder_with(asked, sampling.max_tokens), {&asked, 1}, options)[0];
   } catch (...) {
     history_.pop_back();
-    cache_.reset(), read_.clear();
+    decoder_.reset();
     throw;
   }
   const std::string rest = stream.finish();
   if (on_text && !rest.empty()) on_text(rest);
-  read_ = std::move(ids);
-  read_.insert(read_.end(), answer.ids.begin(), answer.ids.end());
-  read_.resize(static_cast<size_t>(cache_->length()));
+  reply.read = std::ssize(asked.ids) - answer.shared_tokens;
   reply.text = stream.text();
   reply.end = answer.end;
   reply.tokens = static_cast<int64_t>(answer.ids.size());

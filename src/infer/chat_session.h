@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +28,7 @@ std::vector<int32_t> stop_tokens(const LoadedRun& run);
 /// What the user says last in a conversation that a chat template has written; as it is where there is none.
 std::string plain_question(const std::string& shown, const ChatConfig& chat, const Tokenizer& tokenizer);
 
-/// A conversation with a model. The cache of what was read goes on from turn to turn.
+/// A conversation with a model. What was read in one turn is not read again in the next.
 class ChatSession {
  public:
   struct Turn {
@@ -66,6 +65,7 @@ class ChatSession {
 
  private:
   std::vector<int32_t> prompt(size_t first_turn) const;
+  Decoder& decoder_with(const Prompt& asked, int64_t max_tokens);
 
   LanguageModel& model_;
   const Tokenizer& tokenizer_;
@@ -76,9 +76,9 @@ class ChatSession {
   bool uses_calculator_ = true;
   std::string system_;
   std::vector<Turn> history_;
-  size_t first_turn_ = 0;  // turns before it no longer fit
-  std::optional<KvCache> cache_;
-  std::vector<int32_t> read_;  // what the cache holds
+  size_t first_turn_ = 0;             // turns before it no longer fit
+  std::unique_ptr<Decoder> decoder_;  // holds what was read
+  int64_t cache_tokens_ = 0;          // that it was made for
 };
 
 }  // namespace tightloop

@@ -123,8 +123,8 @@ ExamResult take_exam(LanguageModel& model, const Tokenizer& tokenizer,
   generation.stop_tokens = options.stop_tokens;
   generation.vocab_size = tokenizer.vocab_size();
   generation.calculator = options.calculator;
-  const auto made = generate_all(model, prompts, generation, options.rows,
-                                 [&](size_t done) { progress(candidates.size() + done); });
+  const auto made = generate(model, prompts, generation, options.rows,
+                             [&](size_t done) { progress(candidates.size() + done); });
   throw_if_interrupted();  // half of the answers would be wrong ones
   for (size_t i = 0; i < made.size(); ++i) answers[asked[i]].push_back(tokenizer.decode(made[i].ids));
 

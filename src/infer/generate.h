@@ -21,6 +21,7 @@ struct Prompt {
 struct Answer {
   std::vector<int32_t> ids;
   AnswerEnd end = AnswerEnd::kLength;
+  int64_t shared_tokens = 0;  // of the prompt, which the decoder had read before
 };
 
 struct GenerateOptions {
@@ -31,21 +32,21 @@ struct GenerateOptions {
   std::function<bool(size_t, int32_t)> on_token;
   /// Answers the calls in what is written; its tokens count like the model's own. Null: nobody does.
   const CalculatorCalls* calculator = nullptr;
-  /// For one prompt alone: holds the prompt's first length() tokens already (fewer than all), and afterwards
-  /// those of the prompt and the answer that were read. Without one, generation makes its own.
-  KvCache* cache = nullptr;
+  bool graphs = true;  // DecoderConfig::graphs; without, memory of a model in training is left alone
 };
 
-/// Continues all prompts as one batch, whatever their lengths: what all have is read at once; from there on
-/// rows with a longer prompt are fed their own tokens, one a step, until they reach its end. Put prompts of
-/// similar length together. Rows that have ended leave the batch.
+/// Continues all prompts by a decoder of its own, at most `rows` at once (0: all). `done` is told how many
+/// are answered. Once Ctrl-C was pressed, what is not answered ends as kInterrupted.
 std::vector<Answer> generate(LanguageModel& model, std::span<const Prompt> prompts,
-                             const GenerateOptions& options);
+                             const GenerateOptions& options, size_t rows = 0,
+                             const std::function<void(size_t)>& done = {});
 
-/// The same over any number of prompts, in batches of at most `rows`, those of similar length together.
-/// `done` is told how many prompts are answered.
-std::vector<Answer> generate_all(LanguageModel& model, std::span<const Prompt> prompts,
-                                 const GenerateOptions& options, size_t rows,
-                                 const std::function<void(size_t)>& done = {});
+/// The same by a decoder that nobody else advances. What it has read of earlier prompts is not read again.
+std::vector<Answer> generate(Decoder& decoder, std::span<const Prompt> prompts,
+                             const GenerateOptions& options, const std::function<void(size_t)>& done = {});
+
+/// A decoder's settings for `rows` texts at once, of prompts of these lengths.
+DecoderConfig decoder_for(const ModelConfig& model, std::span<const Prompt> prompts, int64_t max_tokens,
+                          size_t rows);
 
 }  // namespace tightloop

@@ -87,11 +87,11 @@ class LanguageSampler {
     how.sampling.max_tokens = eval.sample_tokens, how.sampling.temperature = eval.temperature;
     how.sampling.top_k = eval.top_k, how.sampling.top_p = eval.top_p, how.sampling.seed = recipe_.train.seed;
     how.stop_tokens = stops_, how.vocab_size = tokenizer_.vocab_size();
-    how.calculator = &calculator_;
+    how.calculator = &calculator_, how.graphs = false;
     std::vector<Prompt> prompts;
     for (const auto& asked : asked_) prompts.push_back({.ids = asked.ids});
     constexpr size_t kRows = 16;
-    const auto answers = generate_all(model_, prompts, how, kRows);
+    const auto answers = generate(model_, prompts, how, kRows);
     std::vector<TrainingSample> samples;
     for (size_t i = 0; i < asked_.size(); ++i) {
       samples.push_back(asked_[i].sample);

@@ -110,7 +110,7 @@ void answer(const GenerateArguments& options) {
     return !streams[row].stopped();
   };
   const auto start = std::chrono::steady_clock::now();
-  const auto answers = generate_all(*run.model, rows, generation, static_cast<size_t>(options.batch));
+  const auto answers = generate(*run.model, rows, generation, static_cast<size_t>(options.batch));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
   nlohmann::json json{{"step", run.step}, {"results", nlohmann::json::array()}};

@@ -25,6 +25,7 @@ struct SuiteOptions {
   size_t rows = 32;      // in a batch
   std::string python{};  // the interpreter that runs programs; empty: none may be run
   bool progress = true;  // for people
+  bool graphs = true;    // GenerateOptions::graphs
 };
 
 /// What came of a task.

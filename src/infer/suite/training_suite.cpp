@@ -25,7 +25,7 @@ struct TrainingSuite {
           "'{}' (eval.suite) has a task of the kind code: programs that a model writes are not run during "
           "training. Measure it by 'tightloop eval --suite'.",
           recipe.eval.suite);
-    options.progress = false;
+    options.progress = options.graphs = false;
     check_suite(suite, model, options);
   }
 

@@ -71,6 +71,7 @@ std::vector<std::string> written(const SuiteTask& task, const SuiteModel& model,
   GenerateOptions how;
   how.sampling.temperature = task.temperature, how.sampling.max_tokens = task.max_tokens;
   how.stop_tokens = model.stop_tokens, how.vocab_size = model.tokenizer.vocab_size();
+  how.graphs = options.graphs;
   if (task.chats() && task.calculator) how.calculator = model.calculator;
   how.on_token = [&](size_t row, int32_t id) {
     streams[row].add(id);
@@ -78,7 +79,7 @@ std::vector<std::string> written(const SuiteTask& task, const SuiteModel& model,
   };
   std::optional<ProgressLine> line;
   if (options.progress) line.emplace(task.name, prompts.size(), ProgressLine::Unit::kCount);
-  generate_all(model.model, prompts, how, options.rows, [&](size_t done) {
+  generate(model.model, prompts, how, options.rows, [&](size_t done) {
     if (line) line->set(done);
   });
   throw_if_interrupted();  // half of the answers would be wrong ones
