@@ -36,10 +36,6 @@ void tell_end(Sequence& sequence) {
 
 }  // namespace
 
-bool chosen_on_device(const DecodeRequest& request) {
-  return request.sampling.temperature == 0 && request.sampling.repetition_penalty == 1;
-}
-
 const char* to_string(AnswerEnd end) {
   switch (end) {
     case AnswerEnd::kLength:
@@ -187,7 +183,7 @@ void Decoder::receive() {
 bool Decoder::may_read_on(const Sequence& sequence) const {
   const auto& request = sequence.request;
   if (sequence.under_way == 0) return true;
-  return chosen_on_device(request) && sequence.made() + sequence.under_way < request.sampling.max_tokens &&
+  return sequence.made() + sequence.under_way < request.sampling.max_tokens &&
          sequence.size() + sequence.under_way < longest_sequence(model_.config());
 }
 
@@ -299,7 +295,7 @@ void Decoder::finish_passes(int64_t but) {
       if (!sequence || sequence->end) continue;  // what was made beyond the end is nobody's
       --sequence->under_way;
       const auto logits = pass.logits_BV.defined() ? pass.logits_BV[static_cast<int64_t>(i)] : at::Tensor();
-      deliver(*sequence, told(sequence->request, ids[i], logits));
+      deliver(*sequence, told(sequence->request, static_cast<int32_t>(ids[i]), logits));
     }
   }
 }
@@ -308,7 +304,7 @@ void Decoder::finish_passes(int64_t but) {
 void Decoder::take_back(Sequence& sequence) {
   for (StartedPass& pass : started_)
     std::ranges::replace(pass.due, &sequence, static_cast<Sequence*>(nullptr));
-  sequence.under_way = 0;
+  sequence.under_way = 0, sequence.seen = false;
   sequence.read = std::min(sequence.read, sequence.size() + 1);  // with the token that is being delivered
 }
 

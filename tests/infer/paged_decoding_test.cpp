@@ -1,5 +1,6 @@
 // Decoding over pages against reading everything afresh, whatever stands beside a request.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/eye.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/topk.h>
 #include <c10/core/InferenceMode.h>
@@ -11,6 +12,8 @@
 #include <set>
 
 #include "core/device.h"
+#include "data/byte_tokenizer.h"
+#include "infer/calculator_calls.h"
 #include "infer/decoder.h"
 #include "infer/model.h"
 #include "infer/slow_greedy.h"
@@ -197,34 +200,112 @@ TEST(PagedDecoding, WhatIsCancelledWhilePassesAreUnderWayHarmsNobody) {
   for (int i = 1; i < 4; ++i) EXPECT_EQ(told[i].ids, wanted) << i;
 }
 
-TEST(PagedDecoding, ARowThatTheHostChoosesForHoldsUpNobodysText) {
+/// Tokens as sample() chooses them from the scores of reading everything afresh.
+std::vector<int32_t> sampled_afresh(LanguageModel& model, std::vector<int32_t> ids,
+                                    const SamplingConfig& sampling, uint64_t sample_number) {
+  c10::InferenceMode inference;
+  const auto prompt = std::ssize(ids);
+  while (std::ssize(ids) < prompt + sampling.max_tokens) {
+    const auto input = at::tensor(std::vector<int64_t>(ids.begin(), ids.end())).unsqueeze(0);
+    const auto hidden = model.forward(input).hidden_BTD;
+    const SampleRow row{.sampling = &sampling,
+                        .seen = ids,
+                        .sample = sample_number,
+                        .position = static_cast<uint64_t>(std::ssize(ids) - prompt)};
+    ids.push_back(sample(model.logits(hidden.select(1, hidden.size(1) - 1)), {&row, 1})[0]);
+  }
+  return {ids.begin() + prompt, ids.end()};
+}
+
+// Every request with settings of its own, together and with passes ahead, cut short by a small cache.
+TEST(PagedDecoding, SampledTextIsThatOfChoosingFromScoresReadAfresh) {
+  const auto model = testing::small_model();
+  std::vector<DecodeRequest> requests;
+  for (int i = 0; i < 6; ++i) {
+    auto& request = requests.emplace_back(greedy({i, 2, 3}, 18 + i));
+    request.sampling.temperature = i == 3 ? 0 : 0.6 + 0.2 * i;
+    request.sampling.repetition_penalty = i % 2 ? 1.3 : 1;
+    if (i == 2) request.sampling.top_k = 5;
+    if (i == 4) request.sampling.top_p = 0.8;
+    if (i == 5) request.sampling.min_p = 0.05;
+    request.sampling.seed = i, request.sample = static_cast<uint64_t>(i % 2);
+  }
+  std::vector<std::vector<int32_t>> wanted;
+  for (const auto& request : requests)
+    wanted.push_back(sampled_afresh(*model, request.prompt, request.sampling, request.sample));
+  for (const int64_t ahead : {0, 3})
+    for (const int64_t cache_tokens : {48, 4096}) {
+      Decoder decoder(*model, {.cache_tokens = cache_tokens, .running = 4, .ahead = ahead});
+      std::vector<Told> told(requests.size());
+      for (size_t i = 0; i < requests.size(); ++i) submit(decoder, requests[i], told[i]);
+      while (decoder.advance()) {
+      }
+      for (size_t i = 0; i < requests.size(); ++i)
+        EXPECT_EQ(told[i].ids, wanted[i]) << i << ", " << ahead << " ahead";
+      EXPECT_EQ(decoder.load().preemptions > 0, cache_tokens < 100);
+    }
+}
+
+TEST(PagedDecoding, OneWhoWantsLogProbabilitiesChangesNobodysText) {
   const auto model = testing::small_model();
   const auto wanted = slow_greedy(*model, {5, 6}, -1, 12);
-  const auto random = [] {
-    auto request = greedy({1, 2, 3}, 12);
-    request.sampling.temperature = 1;
-    return request;
-  };
-  Told alone;
-  {
-    Decoder decoder(*model);
-    submit(decoder, random(), alone);
-    while (decoder.advance()) {
-    }
-  }
   Decoder decoder(*model, {.ahead = 3});
-  std::vector<Told> told(3);
+  std::vector<Told> told(2);
   submit(decoder, greedy({5, 6}, 12), told[0]);
   for (int i = 0; i < 4; ++i) decoder.advance();
-  submit(decoder, random(), told[1]);
   auto request = greedy({5, 6}, 12);
   request.logprobs = 2;
-  submit(decoder, request, told[2]);
+  request.on_token = [&](const DecodedToken& token) {
+    EXPECT_EQ(token.likeliest.at(0).first, token.id);
+    return true;
+  };
+  submit(decoder, request, told[1]);
   while (decoder.advance()) {
   }
   EXPECT_EQ(told[0].ids, wanted);
-  EXPECT_EQ(told[1].ids, alone.ids);
-  EXPECT_EQ(told[2].ids, wanted);
+  EXPECT_EQ(told[1].ids, wanted);
+}
+
+/// A model whose likeliest next token is a function of the last one: of each of these, the one behind it.
+std::unique_ptr<LanguageModel> reciting_model(const std::vector<int32_t>& ids, int64_t vocabulary) {
+  ModelConfig config;
+  config.family = "llama", config.layers = 1, config.heads = 2, config.context = 64,
+  config.tie_embeddings = false;
+  config.width = (vocabulary + 63) / 64 * 64;
+  config.resolve(vocabulary, 0);
+  auto model = make_model(config, 1);
+  c10::InferenceMode inference;
+  for (const auto& parameter : model->parameters().all()) {
+    if (parameter.name.ends_with("out") || parameter.name.ends_with("down") || parameter.name == "head")
+      parameter.value.zero_();
+    if (parameter.name == "embedding") parameter.value.copy_(at::eye(parameter.value.size(0), config.width));
+    if (parameter.name == "head")
+      for (size_t i = 0; i + 1 < ids.size(); ++i) parameter.value[ids[i + 1]][ids[i]].fill_(1);
+  }
+  return model;
+}
+
+TEST(PagedDecoding, WhatTheCalculatorWritesTakesBackWhatWasChosenBehindTheCall) {
+  const testing::ByteTokenizer tokenizer(
+      {"<|python_start|>", "<|python_end|>", "<|output_start|>", "<|output_end|>"});
+  const CalculatorCalls calculator(tokenizer);
+  const auto recited = tokenizer.encode("x<|python_start|>3*4<|python_end|>no<|output_end|>yes, uvw");
+  const auto model = reciting_model(recited, tokenizer.vocab_size());
+  const auto wanted =
+      tokenizer.encode("<|python_start|>3*4<|python_end|><|output_start|>12<|output_end|>yes, ");
+  for (const bool penalised : {false, true})
+    for (int64_t ahead = 0; ahead < 5; ++ahead) {
+      Decoder decoder(*model, {.ahead = ahead});
+      Told told;
+      auto request = greedy({recited[0]}, std::ssize(wanted));
+      request.calculator = &calculator;
+      if (penalised) request.sampling.repetition_penalty = 1.01;
+      submit(decoder, request, told);
+      while (decoder.advance()) {
+      }
+      EXPECT_EQ(tokenizer.decode(told.ids), tokenizer.decode(wanted)) << ahead;
+      EXPECT_EQ(told.ids, wanted) << ahead;
+    }
 }
 
 TEST(PagedDecoding, PromptsReadBeforeAreNotReadAgain) {

@@ -1,7 +1,6 @@
 #include "infer/decode/paged_pass.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/argmax.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
@@ -34,10 +33,11 @@ PagedPass::PagedPass(LanguageModel& model, int64_t pages, int64_t seats, bool gr
       seats_(seats),
       longest_(std::min(pages * KvPages::kPage, longest_sequence(model.config()))),
       pages_(model.config().layers, pages),
-      graphs_(graphs && device_.is_cuda()) {
+      graphs_(graphs && device_.is_cuda()),
+      sampling_(seats + 1, model.config().vocab_size, torch_device_) {
   const auto numbers = at::TensorOptions(at::kInt).device(torch_device_);
   tables_ = at::zeros({seats + 1, pages}, numbers);
-  chosen_ = at::zeros({seats + 1}, numbers), before_ = at::zeros({seats + 1}, numbers);
+  for (at::Tensor* ids : {&chosen_, &before_}) *ids = at::zeros({seats + 1}, numbers.dtype(at::kLong));
 }
 
 void PagedPass::place(int32_t seat, int64_t number, int32_t page) {
@@ -49,10 +49,11 @@ void PagedPass::send_pages() {
   if (torch_device_.is_cpu()) {
     for (const auto& [at, page] : placed_) tables_.mutable_data_ptr<int32_t>()[at] = page;
   } else {
-    std::vector<int32_t> where, what;
-    for (const auto& [at, page] : placed_) where.push_back(static_cast<int32_t>(at)), what.push_back(page);
-    tables_.view(-1).index_copy_(0, send_numbers(where, torch_device_).to(at::kLong),
-                                 send_numbers(what, torch_device_));
+    std::vector<int64_t> where;
+    std::vector<int32_t> what;
+    for (const auto& [at, page] : placed_) where.push_back(at), what.push_back(page);
+    tables_.view(-1).index_copy_(0, send_numbers<int64_t>(where, torch_device_),
+                                 send_numbers<int32_t>(what, torch_device_));
   }
   placed_.clear();
 }
@@ -65,12 +66,13 @@ std::vector<int32_t> PagedPass::numbers_of(const std::vector<PassToken>& tokens,
         i < tokens.size() ? tokens[i] : PassToken{.position = -1, .seat = static_cast<int32_t>(seats_)};
     numbers[kId * N + i] = token.id, numbers[kBefore * N + i] = token.before;
     numbers[kPosition * N + i] = token.position, numbers[kSeat * N + i] = token.seat;
+    numbers[kPlace * N + i] = token.place;
   }
   return numbers;
 }
 
 PassResult PagedPass::compute(const at::Tensor& numbers, const PassWish& wish, int64_t longest) {
-  at::Tensor seats = numbers[kSeat];
+  at::Tensor seats = numbers[kSeat], places = numbers[kPlace];
   const auto known = [&](const at::Tensor& given, const at::Tensor& by_seat) {
     return at::where(given < 0, by_seat.index_select(0, seats), given);
   };
@@ -82,19 +84,15 @@ PassResult PagedPass::compute(const at::Tensor& numbers, const PassWish& wish, i
                      .longest = longest,
                      .apart = wish.apart};
   if (family_of(model_.config()).has.previous_token)
-    tokens.previous_N1 = known(numbers[kBefore], before_).to(at::kLong).unsqueeze(1);
-  at::Tensor hidden =
-      model_.forward(ids.to(at::kLong).unsqueeze(1), {.paged = &tokens}).hidden_BTD.squeeze(1);
+    tokens.previous_N1 = known(numbers[kBefore], before_).unsqueeze(1);
+  at::Tensor hidden = model_.forward(ids.unsqueeze(1), {.paged = &tokens}).hidden_BTD.squeeze(1);
   if (!wish.apart) {
     if (wish.due.empty()) return {};
-    const at::Tensor due = send_numbers(wish.due, torch_device_);
-    hidden = hidden.index_select(0, due), seats = seats.index_select(0, due), ids = ids.index_select(0, due);
+    const at::Tensor due = send_numbers<int32_t>(wish.due, torch_device_);
+    for (at::Tensor* x : {&hidden, &seats, &places, &ids}) *x = x->index_select(0, due);
   }
-  PassResult result{model_.logits(hidden)};
-  if (!wish.choose) return result;
-  const int64_t V = result.logits_BV.size(1),
-                allowed = wish.vocab_size > 0 ? std::min(V, wish.vocab_size) : V;
-  result.ids_B = result.logits_BV.narrow(1, 0, allowed).argmax(-1).to(at::kInt);
+  PassResult result{.logits_BV = model_.logits(hidden)};
+  result.ids_B = sampling_.choose(result.logits_BV, seats, places, wish.penalised);
   const at::Tensor where = seats.to(at::kLong);
   chosen_.index_copy_(0, where, result.ids_B);
   if (tokens.previous_N1.defined()) before_.index_copy_(0, where, ids);
@@ -103,17 +101,18 @@ PassResult PagedPass::compute(const at::Tensor& numbers, const PassWish& wish, i
 
 PassResult PagedPass::run(const std::vector<PassToken>& tokens, const PassWish& wish) {
   send_pages();
-  if (graphs_ && wish.apart && wish.choose) return run_captured(tokens, wish);
+  sampling_.send();
+  if (graphs_ && wish.apart) return run_captured(tokens, wish);
   const auto N = static_cast<int64_t>(tokens.size());
   int64_t longest = longest_;  // tables of positions stay where they are: captured passes read them
   if (!graphs_) longest = std::ranges::max(tokens, {}, &PassToken::position).position + 1;
-  return compute(send_numbers(numbers_of(tokens, N), torch_device_).view({kRows, N}), wish, longest);
+  return compute(send_numbers<int32_t>(numbers_of(tokens, N), torch_device_).view({kRows, N}), wish, longest);
 }
 
 PassResult PagedPass::run_captured(const std::vector<PassToken>& tokens, const PassWish& wish) {
   const auto sequences = static_cast<int64_t>(tokens.size()), N = rounded_up(sequences);
-  Captured& pass = captured_[{N, wish.vocab_size}];
-  const at::Tensor numbers = send_numbers(numbers_of(tokens, N), torch_device_).view({kRows, N});
+  Captured& pass = captured_[{N, wish.penalised}];
+  const at::Tensor numbers = send_numbers<int32_t>(numbers_of(tokens, N), torch_device_).view({kRows, N});
   if (!pass.numbers.defined())
     pass.numbers = numbers.clone();
   else

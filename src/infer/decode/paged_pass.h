@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/device.h"
+#include "infer/decode/seat_sampling.h"
 #include "model/language_model.h"
 
 namespace tightloop {
@@ -19,20 +20,20 @@ struct PassToken {
   int32_t id = 0;      // kChosen: the one that was chosen for its seat last, which the host need not know
   int32_t before = 0;  // the id of the token before it; kChosen: as above; any at position 0
   int32_t position = 0;
-  int32_t seat = 0;  // of its sequence
+  int32_t seat = 0;   // of its sequence
+  int32_t place = 0;  // in the answer, of the token that is chosen behind it
 };
 
 /// What a pass is to give.
 struct PassWish {
   std::vector<int32_t> due{};  // tokens of the pass, by number, behind which the next one is wanted
   bool apart = false;          // every token is of another sequence, and all are due
-  bool choose = false;         // the likeliest next token of each, below `vocab_size`, is chosen for its seat
-  int64_t vocab_size = 0;
+  bool penalised = false;      // one of those due has a penalty
 };
 
 struct PassResult {
-  at::Tensor logits_BV;  // by due token; until the next pass
-  at::Tensor ids_B{};    // int32, where they were chosen; until the next pass
+  at::Tensor logits_BV{};  // by due token; until the next pass
+  at::Tensor ids_B{};      // int64: the next tokens, by due token; until the next pass
 };
 
 /// Passes of a model over tokens of many sequences, each of which has a seat: a row of the table of its
@@ -44,11 +45,12 @@ class PagedPass {
 
   /// Page `number` of a seat's sequence is this one.
   void place(int32_t seat, int64_t number, int32_t page);
+  SeatSampling& sampling() { return sampling_; }
   PassResult run(const std::vector<PassToken>& tokens, const PassWish& wish);
 
  private:
   /// The rows of a pass's numbers: int32, as they are sent to the device.
-  enum Row { kId, kBefore, kPosition, kSeat, kRows };
+  enum Row { kId, kBefore, kPosition, kSeat, kPlace, kRows };
   struct Captured {
     at::Tensor numbers;
     bool warm = false;
@@ -69,9 +71,10 @@ class PagedPass {
   KvPages pages_;
   bool graphs_;
   at::Tensor tables_;           // int32 (seats + 1, pages); the last seat is nobody's
-  at::Tensor chosen_, before_;  // int32 (seats + 1): the tokens chosen last, and those before them
-  std::vector<std::pair<int64_t, int32_t>> placed_;           // not sent yet: elements of tables_
-  std::map<std::pair<int64_t, int64_t>, Captured> captured_;  // by size and vocab_size
+  at::Tensor chosen_, before_;  // int64 (seats + 1): the tokens chosen last, and those before them
+  SeatSampling sampling_;
+  std::vector<std::pair<int64_t, int32_t>> placed_;        // not sent yet: elements of tables_
+  std::map<std::pair<int64_t, bool>, Captured> captured_;  // by size, and whether with a penalty
 };
 
 }  // namespace tightloop

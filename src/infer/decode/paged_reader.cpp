@@ -42,6 +42,9 @@ class PagedReader : public SequenceReader {
       sequence.pages = pool_.find(std::span(sequence.ids).first(sequence.ids.size() - 1));
     for (size_t i = 0; i < sequence.pages.size(); ++i)
       pass_.place(sequence.seat, static_cast<int64_t>(i), sequence.pages[i]);
+    const auto& request = sequence.request;
+    pass_.sampling().set(sequence.seat, request.sampling, request.sample, request.vocab_size);
+    sequence.seen = false;
     sequence.offered = static_cast<int64_t>(sequence.pages.size());
     sequence.read = sequence.offered * kPage;
   }
@@ -58,29 +61,30 @@ class PagedReader : public SequenceReader {
 
   Reading read(std::span<const Chunk> chunks) override {
     std::vector<PassToken> tokens;
-    PassWish wish{.apart = true, .choose = true};
+    PassWish wish{.apart = true};
     for (const Chunk& chunk : chunks) {
-      const Sequence& sequence = *chunk.sequence;
+      Sequence& sequence = *chunk.sequence;
       for (int64_t at = sequence.read; at < sequence.read + chunk.tokens; ++at)
         tokens.push_back({.id = id_at(sequence, at),
                           .before = at > 0 ? id_at(sequence, at - 1) : 0,
                           .position = static_cast<int32_t>(at),
-                          .seat = sequence.seat});
+                          .seat = sequence.seat,
+                          .place = static_cast<int32_t>(sequence.made() + sequence.under_way)});
       wish.apart = wish.apart && chunk.tokens == 1 && chunk.due();
       if (!chunk.due()) continue;
-      if (wish.due.empty()) wish.vocab_size = sequence.request.vocab_size;
-      wish.choose =
-          wish.choose && chosen_on_device(sequence.request) && sequence.request.vocab_size == wish.vocab_size;
       wish.due.push_back(static_cast<int32_t>(tokens.size()) - 1);
+      if (sequence.request.sampling.repetition_penalty == 1) continue;
+      wish.penalised = true;
+      if (!sequence.seen) pass_.sampling().set_seen(sequence.seat, sequence.ids);
+      sequence.seen = true;
     }
     const PassResult result = pass_.run(tokens, wish);
     for (const Chunk& chunk : chunks) {
       chunk.sequence->read += chunk.tokens;
       share(*chunk.sequence);
     }
-    Reading reading{result.logits_BV};
-    if (result.ids_B.defined()) reading.chosen = std::make_shared<ChosenTokens>(result.ids_B);
-    return reading;
+    if (wish.due.empty()) return {};
+    return {result.logits_BV, std::make_shared<ChosenTokens>(result.ids_B)};
   }
 
   void close(Sequence& sequence) override {

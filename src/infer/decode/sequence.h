@@ -23,6 +23,7 @@ struct Sequence {
   int64_t reserved = 0;               // CacheReader: tokens that there is room for
   std::vector<int32_t> pages{};       // PagedReader: where they are
   int64_t offered = 0;                // PagedReader: of these, as many may be found by others
+  bool seen = false;                  // PagedReader: the device knows the tokens that a penalty lessens
   int32_t seat = -1;                  // PagedReader: its row there
   std::optional<KvCache> cache{};     // CacheReader
 

@@ -50,9 +50,6 @@ class SequenceReader {
   virtual int64_t used() const = 0;
 };
 
-/// Whether the next token of a request can be chosen without the host: the likeliest one.
-bool chosen_on_device(const DecodeRequest& request);
-
 /// All chunks in one pass, over pages: for families that read Pass::paged.
 std::unique_ptr<SequenceReader> make_paged_reader(LanguageModel& model, const DecoderConfig& config);
 /// A KvCache for each sequence, and a pass for each chunk: for the others.
