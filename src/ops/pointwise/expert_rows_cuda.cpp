@@ -13,7 +13,7 @@ namespace {
 
 using at::Tensor;
 
-const float* floats_of(const std::optional<Tensor>& x) { return x ? x->const_data_ptr<float>() : nullptr; }
+const float* weights_or_null(const std::optional<Tensor>& x) { return x ? x->const_data_ptr<float>() : nullptr; }
 
 std::tuple<Tensor, Tensor> expert_rows_spread(const Tensor& x_in, const Tensor& place,
                                               const std::optional<Tensor>& weights,
@@ -25,7 +25,7 @@ std::tuple<Tensor, Tensor> expert_rows_spread(const Tensor& x_in, const Tensor& 
   run(ops::cuda::SpreadRows{.dtype = dtype_of(x),
                             .x = x.const_data_ptr(),
                             .place = place.const_data_ptr<int64_t>(),
-                            .weights = floats_of(weights),
+                            .weights = weights_or_null(weights),
                             .rows = data_of(rows),
                             .spread = spread.mutable_data_ptr(),
                             .dots = rows ? dots.mutable_data_ptr<float>() : nullptr,
@@ -42,7 +42,7 @@ Tensor expert_rows_gather(const Tensor& rows_in, const Tensor& place, const std:
   run(ops::cuda::GatherRows{.dtype = dtype_of(rows),
                             .rows = rows.const_data_ptr(),
                             .place = place.const_data_ptr<int64_t>(),
-                            .weights = floats_of(weights),
+                            .weights = weights_or_null(weights),
                             .y = y.mutable_data_ptr(),
                             .N = place.size(0),
                             .P = place.size(1),
