@@ -42,7 +42,7 @@ Function function(const Case& c, Split&& split) {
     std::optional<ops::HeadNorm> norm;
     if (c.norm == Norm::kPlain) norm = {.eps = kEps, .q_weight = {}, .k_weight = {}};
     if (c.norm == Norm::kWeighted) norm = {.eps = kEps, .q_weight = in[3], .k_weight = in[4]};
-    const auto [q, k, v] = split(in[0], c.H, in[1], in[2], c.offset, norm);
+    const auto [q, k, v] = split(in[0], c.H, in[1], in[2], c.offset, norm, {});
     switch (c.used) {
       case Used::kQueriesAndKeys:
         return at::cat({q, k}, 2);
