@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "train/engine/step_engine.h"
 #include "train/trainer.h"
 
 namespace tightloop {

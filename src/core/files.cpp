@@ -209,10 +209,37 @@ void write_file_whole(const fs::path& path, std::string_view bytes) {
   sync_folder(path.parent_path());
 }
 
+namespace {
+
+[[noreturn]] void refuse_writing(const fs::path& path) {
+  throw checkpoint_error("cannot write '{}': {}.", path.string(), reason());
+}
+
+/// Hands all of it to `write`, which takes as much as it likes: bytes, their number, and how many came
+/// before.
+template <class Write>
+void write_all(const fs::path& path, const void* data, size_t size, Write&& write) {
+  const char* bytes = static_cast<const char*>(data);
+  for (size_t done = 0; done < size;) {
+    const ssize_t wrote = write(bytes + done, size - done, done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) refuse_writing(path);
+    done += static_cast<size_t>(wrote);
+  }
+}
+
+void close_synced(const fs::path& path, int& descriptor) {
+  const bool synced = ::fsync(descriptor) == 0;
+  const bool closed = ::close(std::exchange(descriptor, -1)) == 0;
+  if (!synced || !closed) throw checkpoint_error("cannot write '{}' to disk: {}.", path.string(), reason());
+}
+
+}  // namespace
+
 FileWriter::FileWriter(const fs::path& path, const fs::path& final_path)
     : path_(final_path.empty() ? path : final_path) {
   descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) throw checkpoint_error("cannot write '{}': {}.", path_.string(), reason());
+  if (descriptor_ < 0) refuse_writing(path_);
 }
 
 FileWriter::~FileWriter() {
@@ -220,25 +247,16 @@ FileWriter::~FileWriter() {
 }
 
 void FileWriter::write(const void* data, size_t size) {
-  const char* bytes = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t wrote = ::write(descriptor_, bytes, size);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) throw checkpoint_error("cannot write '{}': {}.", path_.string(), reason());
-    bytes += wrote;
-    size -= wrote;
-  }
+  write_all(path_, data, size, [this](const char* bytes, size_t count, size_t /*done*/) {
+    return ::write(descriptor_, bytes, count);
+  });
 }
 
-void FileWriter::close() {
-  const bool synced = ::fsync(descriptor_) == 0;
-  const bool closed = ::close(std::exchange(descriptor_, -1)) == 0;
-  if (!synced || !closed) throw checkpoint_error("cannot write '{}' to disk: {}.", path_.string(), reason());
-}
+void FileWriter::close() { close_synced(path_, descriptor_); }
 
 PieceWriter::PieceWriter(const fs::path& path) : path_(path) {
   descriptor_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  if (descriptor_ < 0) throw checkpoint_error("cannot write '{}': {}.", path_.string(), reason());
+  if (descriptor_ < 0) refuse_writing(path_);
 }
 
 PieceWriter::~PieceWriter() {
@@ -246,26 +264,16 @@ PieceWriter::~PieceWriter() {
 }
 
 void PieceWriter::write(uint64_t offset, const void* data, size_t size) {
-  const char* bytes = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t wrote = ::pwrite(descriptor_, bytes, size, static_cast<off_t>(offset));
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) throw checkpoint_error("cannot write '{}': {}.", path_.string(), reason());
-    bytes += wrote, offset += static_cast<uint64_t>(wrote);
-    size -= static_cast<size_t>(wrote);
-  }
+  write_all(path_, data, size, [this, offset](const char* bytes, size_t count, size_t done) {
+    return ::pwrite(descriptor_, bytes, count, static_cast<off_t>(offset + done));
+  });
 }
 
 void PieceWriter::resize(uint64_t bytes) {
-  if (::ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0)
-    throw checkpoint_error("cannot write '{}': {}.", path_.string(), reason());
+  if (::ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) refuse_writing(path_);
 }
 
-void PieceWriter::close() {
-  const bool synced = ::fsync(descriptor_) == 0;
-  const bool closed = ::close(std::exchange(descriptor_, -1)) == 0;
-  if (!synced || !closed) throw checkpoint_error("cannot write '{}' to disk: {}.", path_.string(), reason());
-}
+void PieceWriter::close() { close_synced(path_, descriptor_); }
 
 MappedFile::MappedFile(const fs::path& path) : path_(path) {
   require_regular_file(path, "only a regular file can be mapped.");

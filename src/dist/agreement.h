@@ -13,6 +13,7 @@ namespace tightloop {
 struct Fact {
   std::string what, value;
   ExitCode code = ExitCode::kUsage;  // of the error where it is not
+  std::string known_as{};            // by the process that has it: said and not compared
 };
 
 /// What differs between processes, by their names and facts: "rank 2 of 4 (host b) has train.lr 0.001, rank 0

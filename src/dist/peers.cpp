@@ -39,6 +39,8 @@ std::string host_name() {
   return ::gethostname(name, sizeof name - 1) == 0 && name[0] ? name : "unknown";
 }
 
+constexpr const char* kMet = "met";  // in the store: all were there
+
 constexpr std::chrono::seconds kSilence{3};  // after which whoever waits for others says so
 
 /// A name that nobody knows would be asked for again and again.
@@ -79,7 +81,9 @@ Peers::Peers(const Rendezvous& rendezvous, const Processes::Timing& timing, Last
     // Before the group: one that dies now would keep the others waiting for its connections.
     heartbeat_ =
         std::make_unique<Heartbeat>(own, std::move(peers), HeartbeatTiming{timing.beat, timing.missed});
-    board_ = c10::make_intrusive<c10d::PrefixStore>(prefix_ + "/board", connect(timing, /*serve=*/false));
+    board_ = std::make_unique<Board>(
+        c10::make_intrusive<c10d::PrefixStore>(prefix_ + "/board", connect(timing, /*serve=*/false)),
+        [this] { check(); });
     ticker_.emplace(kTick, [this] { look(); });
     gloo_ =
         make_gloo_group(named("gloo"), rendezvous.rank, rendezvous.world, rendezvous.address, timing.join);
@@ -113,25 +117,10 @@ void Peers::part(bool failing) {
     heartbeat_->finish();
   }
   ticker_.reset();
+  board_.reset();  // it asks the heartbeat
   if (!heartbeat_->stop()) heartbeat_.release();
   // Threads that wait for a dead peer cannot be joined; they end with the process, which is about to.
-  if (failing || lost) gloo_.release(), gpu_.release(), store_.release(), board_.release();
-}
-
-void Peers::post(const std::string& name, const std::string& text) {
-  const std::lock_guard lock(board_mutex_);
-  board_->set(name, text);
-}
-
-void Peers::remove_post(const std::string& name) {
-  const std::lock_guard lock(board_mutex_);
-  board_->deleteKey(name);
-}
-
-std::optional<std::string> Peers::find_post(const std::string& name) {
-  const std::lock_guard lock(board_mutex_);
-  if (!board_->check({name})) return {};
-  return board_->get_to_str(name);
+  if (failing || lost) gloo_.release(), gpu_.release(), store_.release();
 }
 
 void Peers::check() {
@@ -191,15 +180,23 @@ Store Peers::named(const std::string& name) const {
 void Peers::join(const Processes::Timing& timing) {
   using Clock = std::chrono::steady_clock;
   const auto store = c10::make_intrusive<c10d::PrefixStore>(prefix_, store_);
-  if (Heartbeat::introduce(*store, rendezvous_.rank, host_name()) != 1)
-    throw fail_to_join(*store, usage_error("two processes have RANK {}. Each needs its own, from 0 to {}.",
-                                           rendezvous_.rank, rendezvous_.world - 1));
+  // Who comes when all are there already ends alone: the others train.
+  if (store->check({kMet}))
+    throw usage_error(
+        "{} processes have met at {}:{} (MASTER_ADDR, MASTER_PORT) already and train: this one, with RANK {} "
+        "and WORLD_SIZE {}, is one too many. They go on. Another run needs a port of its own.",
+        store->get_to_str("world"), rendezvous_.address, rendezvous_.port, rendezvous_.rank,
+        rendezvous_.world);
+  // Before others see this one, which may be all that they wait for.
   const auto world = std::to_string(rendezvous_.world);
   const auto first = store->compareSet("world", {}, std::vector<uint8_t>(world.begin(), world.end()));
   if (const std::string other(first.begin(), first.end()); other != world)
     throw fail_to_join(*store,
                        usage_error("rank {} has WORLD_SIZE {}, another process has {}: all need the same.",
                                    rendezvous_.rank, world, other));
+  if (Heartbeat::introduce(*store, rendezvous_.rank, host_name()) != 1)
+    throw fail_to_join(*store, usage_error("two processes have RANK {}. Each needs its own, from 0 to {}.",
+                                           rendezvous_.rank, rendezvous_.world - 1));
   const auto end = Clock::now() + timing.join;
   for (int rank = 0; rank < rendezvous_.world;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
@@ -210,6 +207,7 @@ void Peers::join(const Processes::Timing& timing) {
       throw fail_to_join(*store, fault->error());
     }
   }
+  store->set(kMet, std::string("1"));
 }
 
 Error Peers::not_arrived(int rank, const Processes::Timing& timing) const {

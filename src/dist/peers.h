@@ -13,6 +13,7 @@
 
 #include "core/error.h"
 #include "core/terminal/progress_line.h"
+#include "dist/board.h"
 #include "dist/heartbeat.h"
 #include "dist/process_group.h"
 #include "dist/processes.h"
@@ -39,9 +40,7 @@ class Peers {
   void wait(const Work& work, const at::Tensor& tensor);
 
   /// Texts that processes leave for each other.
-  void post(const std::string& name, const std::string& text);
-  std::optional<std::string> find_post(const std::string& name);
-  void remove_post(const std::string& name);
+  Board& board() { return *board_; }
 
   /// What this process ends with because of an error of its own: that, or what another failed with before.
   Error fail(const Error& own);
@@ -75,12 +74,11 @@ class Peers {
   std::atomic<bool> failed_ = false;                           // this process knows why it ends
   std::optional<std::chrono::steady_clock::time_point> seen_;  // when the ticker saw the fault
   Store store_;
-  std::mutex board_mutex_;
-  Store board_;  // a connection for what is posted
   ProcessGroup gloo_;
   std::mutex gpu_mutex_;
   ProcessGroup gpu_;
   std::unique_ptr<Heartbeat> heartbeat_;
+  std::unique_ptr<Board> board_;
   std::optional<Ticker> ticker_;  // last: its thread uses the others
 };
 

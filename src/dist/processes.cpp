@@ -273,6 +273,17 @@ void Processes::broadcast(const at::Tensor& tensor, int root) {
   if (!dense.is_same(tensor) && dense.data_ptr() != tensor.data_ptr()) tensor.detach().copy_(dense);
 }
 
+std::string Processes::broadcast_text(const std::string& text, int root) {
+  if (!peers_) return text;
+  const at::Tensor size = at::full({1}, static_cast<int64_t>(text.size()), at::kLong);
+  start_broadcast(size, root).wait();
+  const at::Tensor bytes = at::zeros({*size.const_data_ptr<int64_t>()}, at::kByte);
+  auto* data = reinterpret_cast<char*>(bytes.mutable_data_ptr<uint8_t>());
+  if (rank() == root) std::ranges::copy(text, data);
+  start_broadcast(bytes, root).wait();
+  return {data, static_cast<size_t>(bytes.numel())};
+}
+
 double Processes::broadcast_value(double value, int root) {
   if (!peers_) return value;
   try {
@@ -286,18 +297,18 @@ double Processes::broadcast_value(double value, int root) {
 }
 
 void Processes::post(const std::string& name, const std::string& text) {
-  if (peers_) peers_->post(name, text);
+  if (peers_) peers_->board().post(name, text);
 }
 
 void Processes::remove_post(const std::string& name) {
-  if (peers_) peers_->remove_post(name);
+  if (peers_) peers_->board().remove(name);
 }
 
 std::string Processes::posted(const std::string& name) {
   constexpr std::chrono::milliseconds kLook{10};
   TORCH_CHECK(peers_, "nobody posts anything to a process that is alone");
   for (;; std::this_thread::sleep_for(kLook)) {
-    if (auto text = peers_->find_post(name)) return *text;
+    if (auto text = peers_->board().find(name)) return *text;
     check();
   }
 }

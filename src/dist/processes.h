@@ -128,6 +128,8 @@ class Processes {
 
   /// Replaces the tensor's values by those of `root`, dense or not.
   void broadcast(const at::Tensor& tensor, int root = 0);
+  /// The text of `root`, in every process.
+  std::string broadcast_text(const std::string& text, int root = 0);
   /// The value of `root`. Where that fails it warns and gives our own: for numbers that only inform.
   double broadcast_value(double value, int root = 0);
 

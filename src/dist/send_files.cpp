@@ -1,7 +1,6 @@
 #include "dist/send_files.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 
 #include <algorithm>
 #include <cstring>
@@ -33,22 +32,11 @@ nlohmann::json files_below(const fs::path& root, const std::vector<fs::path>& na
 
 }  // namespace
 
-std::string broadcast_text(Processes& processes, const std::string& text) {
-  const auto size = at::full({}, static_cast<int64_t>(text.size()), at::kLong);
-  processes.broadcast(size);
-  const auto bytes = at::empty({size.item<int64_t>()}, at::kByte);
-  if (bytes.numel() == 0) return {};
-  auto* data = reinterpret_cast<char*>(bytes.mutable_data_ptr<uint8_t>());
-  if (processes.main()) std::memcpy(data, text.data(), text.size());
-  processes.broadcast(bytes);
-  return {data, static_cast<size_t>(bytes.numel())};
-}
-
 void send_files(Processes& processes, const fs::path& root, const std::vector<fs::path>& names, bool wanted) {
   if (!processes.several()) return;
   const bool sends = processes.main();
   const auto list =
-      nlohmann::json::parse(broadcast_text(processes, sends ? files_below(root, names).dump() : ""));
+      nlohmann::json::parse(processes.broadcast_text(sends ? files_below(root, names).dump() : ""));
   const auto buffer = at::empty({static_cast<int64_t>(kPiece)}, at::kByte);
   for (const auto& file : list) {
     const fs::path path = root / file.at("name").get<std::string>();

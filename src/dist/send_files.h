@@ -1,15 +1,11 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
 #include <vector>
 
 #include "dist/processes.h"
 
 namespace tightloop {
-
-/// The text of the main process. All processes make this call.
-std::string broadcast_text(Processes& processes, const std::string& text);
 
 /// Files of the main process for those that do not have them: `names` are of files, or of folders with all
 /// that is in them, below `root`; what is not there is left out. Where `wanted`, they come to be below that

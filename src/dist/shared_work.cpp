@@ -3,8 +3,6 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "core/interrupt.h"
 #include "core/terminal/terminal.h"
 
@@ -13,14 +11,6 @@ namespace tightloop {
 namespace {
 
 constexpr size_t kLongest = 1000;  // bytes of an error that travel
-
-std::string broadcast_text(Processes& processes, const std::string& text, int root) {
-  const at::Tensor bytes = at::zeros({static_cast<int64_t>(kLongest) + 1}, at::kByte);
-  auto* first = reinterpret_cast<char*>(bytes.mutable_data_ptr<uint8_t>());
-  if (processes.rank() == root) std::copy_n(text.begin(), std::min(text.size(), kLongest), first);
-  processes.broadcast(bytes, root);
-  return first;  // up to the 0 after it
-}
 
 }  // namespace
 
@@ -35,7 +25,7 @@ SharedWork share_work(Processes& processes, const std::function<void()>& share) 
     share();
   } catch (const std::exception& error) {
     failed = true;
-    work.why = first_line(error.what());
+    work.why = first_line(error.what()).substr(0, kLongest);
   }
   // A share that a signal ended has not failed.
   work.interrupted = interrupted();
@@ -54,7 +44,7 @@ SharedWork share_work(Processes& processes, const std::function<void()>& share) 
     if (said[rank * kSize + kFailed] != 0) work.failed = rank;
     work.interrupted = work.interrupted || said[rank * kSize + kInterrupted] != 0;
   }
-  if (work.failed >= 0) work.why = broadcast_text(processes, work.why, work.failed);
+  if (work.failed >= 0) work.why = processes.broadcast_text(work.why, work.failed);
   return work;
 }
 

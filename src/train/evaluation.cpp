@@ -6,10 +6,13 @@
 #include <chrono>
 #include <cmath>
 
+#include "core/counted.h"
 #include "core/interrupt.h"
 #include "core/log.h"
 #include "core/terminal/terminal.h"
 #include "ops/fp8/fp8_linear.h"
+#include "train/engine/step_engine.h"
+#include "train/guard/step_guard.h"
 #include "train/report/metric_table.h"
 #include "train/trainer.h"
 
@@ -19,18 +22,27 @@ namespace {
 
 constexpr std::chrono::seconds kFlushWait{2};
 
+/// 'tightloop eval' takes all of it, and may come to another loss.
+std::string held_out_text(const Recipe& recipe, int64_t tokens) {
+  const int64_t batches = recipe.train.eval_batches;
+  const auto of = counted(tokens, "held-out token");
+  if (batches == 0 || recipe.model.translates()) return fmt::format(" (all {})", of);
+  return fmt::format(" ({}: at most train.eval_batches {} x {})", of, batches,
+                     counted(recipe.train.micro_batch, "row"));
+}
+
 }  // namespace
 
 Trainer::Next Trainer::evaluate(int64_t step, TrainResult& result) {
   engine_->syncs().count("evaluate");
   history_.wait();
   optimizer_->refresh_weights();
-  const auto [values, stopped] = evaluator_->measure(step);
+  const auto [values, tokens, stopped] = evaluator_->measure(step);
   const bool measured = values.has_value();
   const double loss = measured ? values->front().second : 0;
   auto next = Next::kGoOn;
   if (processes_.main()) {
-    if (values) log_values(step, *values);
+    if (values) log_values(step, *values, held_out_text(recipe_, tokens));
     const bool could_stay = !recipe_.train.keep_best || history_.on_disk() == step;
     if (measured && std::isfinite(loss) && could_stay) history_.keep_evaluation(step, *values);
     if (!stopped && !interrupted()) sample(step);
@@ -52,7 +64,7 @@ Trainer::Next Trainer::evaluate(int64_t step, TrainResult& result) {
   return next;
 }
 
-void Trainer::log_values(int64_t step, const Task::Evaluation& values) {
+void Trainer::log_values(int64_t step, const Task::Evaluation& values, const std::string& over) {
   nlohmann::json line{{"global_step", step}};
   std::string text;
   for (const auto& [name, value] : values) {
@@ -62,7 +74,7 @@ void Trainer::log_values(int64_t step, const Task::Evaluation& values) {
   metrics_->line(line);
   metrics_->flush(
       kFlushWait);  // a kill must not find a checkpoint that counts as evaluated, and no such line
-  log::info("step {}: {}", step, text);
+  log::info("step {}: {}{}", step, text, over);
 }
 
 void Trainer::measure_suite(int64_t step) {

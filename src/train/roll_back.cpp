@@ -5,7 +5,11 @@
 
 #include "core/interrupt.h"
 #include "core/log.h"
+#include "train/engine/feed.h"
+#include "train/engine/step_engine.h"
+#include "train/guard/step_guard.h"
 #include "train/run/checkpoint.h"
+#include "train/run/run_share.h"
 #include "train/trainer.h"
 
 namespace tightloop {

@@ -1,4 +1,5 @@
 // How several processes save a state of which each has a part.
+#include "train/guard/step_guard.h"
 #include "train/run/checkpoint.h"
 #include "train/run/shared_files.h"
 #include "train/trainer.h"

@@ -16,12 +16,17 @@
 #include "model/model_size.h"
 #include "ops/attention/attention_counter.h"
 #include "train/engine/device_speed.h"
+#include "train/engine/feed.h"
 #include "train/engine/precision.h"
+#include "train/engine/step_engine.h"
+#include "train/engine/step_staging.h"
+#include "train/guard/step_guard.h"
 #include "train/report/sinks.h"
 #include "train/report/step_watch.h"
 #include "train/run/checkpoint.h"
 #include "train/run/run_length.h"
 #include "train/run/run_settings.h"
+#include "train/run/run_share.h"
 #include "train/run/same_start.h"
 #include "train/run/saved_model.h"
 #include "train/run/step_size.h"
@@ -153,6 +158,12 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
           .spikes = guard_->device_spikes(),
           .make_room = [this] { return history_.wait_for_copy(); }});
 }
+
+Trainer::~Trainer() = default;
+
+double Trainer::copy_seconds() const { return feed_ ? feed_->copy_seconds() : 0; }
+const GraphCounts& Trainer::graphs() const { return engine_->graphs(); }
+const Syncs& Trainer::syncs() const { return engine_->syncs(); }
 
 std::unique_ptr<Progress> Trainer::make_progress() const {
   const ModelConfig& model = task_->config();

@@ -9,14 +9,11 @@
 #include <vector>
 
 #include "core/device.h"
+#include "core/syncs.h"
 #include "dist/processes.h"
 #include "train/engine/evaluator.h"
-#include "train/engine/feed.h"
 #include "train/engine/loss_buffer.h"
-#include "train/engine/step_engine.h"
-#include "train/engine/step_staging.h"
 #include "train/engine/task.h"
-#include "train/guard/step_guard.h"
 #include "train/optim/optimizer.h"
 #include "train/report/device_use.h"
 #include "train/report/metrics.h"
@@ -25,10 +22,17 @@
 #include "train/run/checkpoint.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_history.h"
-#include "train/run/run_share.h"
 #include "train/settings/recipe.h"
 
 namespace tightloop {
+
+class Feed;
+class RunShare;
+class SharedCheckpoint;
+class StepEngine;
+class StepGuard;
+class StepStaging;
+struct GraphCounts;
 
 struct TrainResult {
   int64_t step = 0;  // the last one done
@@ -56,6 +60,7 @@ class Trainer {
  public:
   /// Prepares everything: device, task (tokenizer, data, model) and optimizer.
   Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOptions& options = {});
+  ~Trainer();
 
   /// Trains until the last step, train.stop_at or Ctrl-C, and saves. Nothing that is not training can cost
   /// the run: steps are saved before they are evaluated, and an evaluation that fails is a warning, as is a
@@ -81,8 +86,8 @@ class Trainer {
   void take_steps(int64_t steps, std::vector<StepSums>& sums);
   /// Seconds so far that the host took to start steps, and that copies to the device took.
   double host_seconds() const { return host_seconds_; }
-  double copy_seconds() const { return feed_ ? feed_->copy_seconds() : 0; }
-  const GraphCounts& graphs() const { return engine_->graphs(); }
+  double copy_seconds() const;
+  const GraphCounts& graphs() const;
 
   Task& task() { return *task_; }
   Device& device() { return device_; }
@@ -92,7 +97,7 @@ class Trainer {
   const Recipe& recipe() const { return recipe_; }
   /// What checkpoints say about this run: stage, parent, adapters, ...
   const nlohmann::json& metadata() const { return history_.metadata(); }
-  const Syncs& syncs() const { return engine_->syncs(); }
+  const Syncs& syncs() const;
 
  private:
   void announce() const;
@@ -129,8 +134,8 @@ class Trainer {
   enum class Next { kGoOn, kStopEarly, kInterrupted };
   /// All processes measure, and do what the main one then says.
   Next evaluate(int64_t step, TrainResult& result);
-  /// Numbers of a step, into the metrics and the log.
-  void log_values(int64_t step, const Task::Evaluation& values);
+  /// Numbers of a step, into the metrics and the log; `over`: what they are of, for the log.
+  void log_values(int64_t step, const Task::Evaluation& values, const std::string& over = "");
   /// Logs what the model makes of a suite of tasks.
   void measure_suite(int64_t step);
   /// Keeps what the model makes of prompts.

@@ -102,6 +102,7 @@ TEST(Processes, AloneEveryCallLeavesThingsAsTheyAre) {
   EXPECT_EQ(processes.sum(2.5), 2.5);
   EXPECT_EQ(processes.sum(int64_t{7}), 7);
   EXPECT_EQ(processes.broadcast_value(3.0), 3.0);
+  EXPECT_EQ(processes.broadcast_text("own"), "own");
   EXPECT_FALSE(processes.any(false));
   EXPECT_TRUE(processes.any(true));
 }
@@ -147,6 +148,12 @@ TEST(Processes, ShareNumbers) {
   EXPECT_FALSE(processes.any(false));
   EXPECT_EQ(processes.broadcast_value(10.0 + rank), 10.0);
   EXPECT_EQ(processes.broadcast_value(10.0 + rank, 2), 12.0);
+  EXPECT_EQ(processes.broadcast_text(rank == 0 ? "said" : "not heard"), "said");
+  EXPECT_EQ(processes.broadcast_text(rank == 2 ? std::string(100'000, 'x') : "", 2),
+            std::string(100'000, 'x'));
+  EXPECT_EQ(processes.broadcast_text(rank == 1 ? "" : "not heard", 1), "");
+  EXPECT_EQ(processes.gather(std::string(static_cast<size_t>(rank), 'y')),
+            (std::vector<std::string>{"", "y", "yy"}));
   auto square = at::full({2, 3}, rank, at::kLong).t();
   processes.broadcast(square, 1);
   EXPECT_TRUE(at::equal(square, at::full({3, 2}, 1, at::kLong)));

@@ -38,8 +38,6 @@ TEST(SendFiles, ComeToThoseThatWantThem) {
   if (processes.rank() == 2) {
     EXPECT_TRUE(fs::is_empty(own));
   }
-  EXPECT_EQ(broadcast_text(processes, processes.main() ? "said" : "not heard"), "said");
-  EXPECT_EQ(broadcast_text(processes, processes.main() ? "" : "not heard"), "");
 }
 
 }  // namespace

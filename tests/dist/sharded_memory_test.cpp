@@ -15,13 +15,11 @@ namespace {
 constexpr int64_t kRows = 2, kLength = 64;
 
 /// nanochat's shape: value embeddings, a head of its own, Muon's matrices. Most of it is state, as of the
-/// large one. For AdamW the buckets are small, because how many of them travel at once is chance; for Muon
-/// the layers are few, because the plan does not know what its update works in.
-ModelConfig nanochat(OptimizerKind kind) {
-  const bool muon = kind == OptimizerKind::kMuon;
+/// large one. Buckets are small, because how many of them travel at once is chance.
+ModelConfig nanochat(int64_t layers, int64_t vocab_size) {
   ModelConfig config;
-  config.family = "nanochat", config.layers = muon ? 4 : 8, config.width = 256, config.heads = 4;
-  config.vocab_size = muon ? 4096 : 1024, config.context = kLength;
+  config.family = "nanochat", config.layers = layers, config.width = 256, config.heads = 4;
+  config.vocab_size = vocab_size, config.context = kLength;
   config.resolve(0, kLength);
   return config;
 }
@@ -39,12 +37,12 @@ void train_step(LanguageModel& model, Optimizer& optimizer) {
 }
 
 /// The ratio of what was predicted to the most that was allocated, from the model's weights on.
-void expect_predicted(OptimizerKind kind, Sharding shard) {
+void expect_predicted(OptimizerKind kind, Sharding shard, int64_t layers = 8, int64_t vocab_size = 1024) {
   Processes processes;
   TrainConfig train;
   train.micro_batch = kRows, train.fused_head = AutoSwitch::kOn, train.optimizer = kind;
   const DistConfig dist{.shard = shard, .bucket_mb = 1};
-  const ModelConfig config = nanochat(kind);
+  const ModelConfig config = nanochat(layers, vocab_size);
   const auto planner =
       MemoryPlanner(config, train, kLength, /*element=*/2, /*cuda=*/false).among(dist, processes.world());
   const auto plan = planner.plan(planner.written());
@@ -71,7 +69,16 @@ TEST(ShardedMemory, AdamwIsWithinATenth) {
 }
 TEST(ShardedMemory, MuonIsWithinATenth) {
   if (!in_child()) return expect_success(2);
+  expect_predicted(OptimizerKind::kMuon, Sharding::kOptimizer, 4, 4096);
+}
+// Here the update works in more than a pass.
+TEST(ShardedMemory, MuonOfManyMatricesIsWithinATenth) {
+  if (!in_child()) return expect_success(2);
   expect_predicted(OptimizerKind::kMuon, Sharding::kOptimizer);
+}
+TEST(ShardedMemory, MuonWithoutShardsIsWithinATenth) {
+  if (!in_child()) return expect_success(2);
+  expect_predicted(OptimizerKind::kMuon, Sharding::kNone);
 }
 TEST(ShardedMemory, ShardedGradientsAreWithinATenth) {
   if (!in_child()) return expect_success(2);
@@ -80,6 +87,35 @@ TEST(ShardedMemory, ShardedGradientsAreWithinATenth) {
 TEST(ShardedMemory, UnshardedIsWithinATenth) {
   if (!in_child()) return expect_success(2);
   expect_predicted(OptimizerKind::kAdamw, Sharding::kNone);
+}
+
+/// The most that is allocated while an optimizer is made, and what it leaves; both with the model's weights.
+void expect_no_more_to_begin_with(OptimizerKind kind, Sharding shard) {
+  Processes processes;
+  TrainConfig train;
+  train.optimizer = kind;
+  const ModelConfig config = nanochat(8, 1024);
+  const Allocations all;
+  const auto model = make_model(config, 1);
+  const double fp32 = all.now();
+  const Optimizer optimizer(model->parameters(), train, config, at::kBFloat16,
+                            {.processes = &processes, .dist = {.shard = shard, .bucket_mb = 1}});
+  // What comes of it, or the fp32 weights that there are to begin with and this process's part of them.
+  const double part = fp32 / processes.world(), bound = std::max(all.now(), fp32 + part);
+  EXPECT_LT(all.peak(), 1.05 * bound) << "fp32 weights " << fp32 << ", afterwards " << all.now();
+}
+
+TEST(ShardedMemory, MakingAnOptimizerTakesNoMoreThanTraining) {
+  if (!in_child()) return expect_success(4);
+  expect_no_more_to_begin_with(OptimizerKind::kAdamw, Sharding::kOptimizer);
+}
+TEST(ShardedMemory, MakingOneOfShardedGradientsTakesNoMoreThanTraining) {
+  if (!in_child()) return expect_success(4);
+  expect_no_more_to_begin_with(OptimizerKind::kAdamw, Sharding::kGradients);
+}
+TEST(ShardedMemory, MakingMuonTakesNoMoreThanTraining) {
+  if (!in_child()) return expect_success(4);
+  expect_no_more_to_begin_with(OptimizerKind::kMuon, Sharding::kOptimizer);
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include "dist/several.h"
 #include "guard/planted.h"
 #include "ops/compare.h"
+#include "train/guard/step_guard.h"
+#include "train/run/run_history.h"
 #include "train/trainer.h"
 
 namespace tightloop::testing {
@@ -93,6 +95,87 @@ TEST(FaultsOfSeveral, AStepWithNothingToLearnIsSkippedByAll) {
   two.train(10);
   EXPECT_EQ(two.skipped(), std::vector<int64_t>{6});
   two.expect_same_weights();
+}
+
+// All say the same, also those that do not see the run's folder.
+TEST(FaultsOfSeveral, TheWayBackIsThatOfTheRunsFolder) {
+  if (!in_child()) return expect_success(2);
+  Processes processes;
+  const fs::path folder = std::getenv("TIGHTLOOP_TEST_FOLDER");
+  const RunFolder run(folder / (processes.main() ? "run" : "copies"));
+  if (processes.main()) {
+    fs::create_directories(run.checkpoints());
+    save_checkpoint(run.checkpoints(), 4, {}, {}, {});
+  }
+  Recipe recipe = small_recipe();
+  recipe.model.vocab_size = 257;
+  RunHistory history(run, recipe, processes, cpu_device());
+  StepGuard guard(recipe.train, recipe.model, /*random_data=*/false, run, history, processes,
+                  at::Device(at::kCPU));
+  StepSums sums{1, std::vector<double>(LossBuffer::kColumns), {}, {}, {}, {}};
+  sums.values[LossBuffer::kLoss] = 300, sums.values[LossBuffer::kTokens] = 100;
+  for (; sums.step < 10; ++sums.step) guard.step(sums, sums.step);
+  sums.values[LossBuffer::kLoss] = INFINITY;
+  const auto message = error_of(ExitCode::kFailure, [&] { guard.step(sums, sums.step); });
+  EXPECT_CONTAINS(message, "The last good checkpoint is that of step 4: 'tightloop train --resume " +
+                               (folder / "run").string());
+}
+
+// Of a sharded state each process has new weights of its own part alone until the next step.
+TEST(FaultsOfSeveral, ASpikesRowsAreJudgedByWeightsOfOneStep) {
+  if (!in_child()) return expect_success(2);
+  constexpr int64_t kSpike = 120;
+  const fs::path folder = std::getenv("TIGHTLOOP_TEST_FOLDER");
+  Planted planted(2 * (kSpike - 1), noise());  // of rank 0
+  planted.recipe.train.on_spike = OnSpike::kWarn, planted.recipe.train.keep_best = false;
+  planted.recipe.train.steps = kSpike + 5, planted.recipe.train.lr = 3e-2;
+  Processes processes;
+  std::vector<std::string> rows;
+  for (const Sharding shard : {Sharding::kNone, Sharding::kOptimizer}) {
+    planted.recipe.dist = {.shard = shard, .bucket_mb = 0.01};
+    const fs::path root = folder / std::string(name_of(shard));
+    const auto run = processes.main() ? RunFolder::create(root, false) : RunFolder(root);
+    Trainer(planted.recipe, run, {.processes = &processes}).run();
+    if (!processes.main()) continue;
+    const auto spikes = events_of(run, "spike");
+    ASSERT_EQ(spikes.size(), 1u);
+    rows.push_back(spikes[0]["rows"].dump());
+  }
+  if (processes.main()) {
+    EXPECT_EQ(rows[0], rows[1]);
+  }
+}
+
+constexpr double kSlow = 0.05;  // seconds
+
+// With dist.shard gradients a process waits for the others within backward.
+TEST(FaultsOfSeveral, WaitingForAStragglerIsNoWorkOfOnesOwn) {
+  if (!in_child()) return expect_success(2);
+  Planted planted(0, "the cat sat on the mat");
+  planted.recipe.model.layers = 4;
+  planted.recipe.dist = {.shard = Sharding::kGradients, .bucket_mb = 0.001};
+  OneOfTwo two(planted.recipe);
+  const auto& parameters = two.trainer.task().trained().all();
+  for (const auto& parameter : parameters)
+    if (!two.processes.main() && parameter.name.ends_with("down"))
+      parameter.value.register_hook([](const at::Tensor& gradient) {
+        std::this_thread::sleep_for(std::chrono::duration<double>(kSlow));
+        return gradient;
+      });
+  two.train(8);
+  double own = 0, waited = 0;
+  for (const StepSums& step : two.sums) {
+    if (step.step <= 3) continue;
+    own += step[LossBuffer::kForward] + step[LossBuffer::kBackward];
+    waited += step[LossBuffer::kCommunication];
+  }
+  const double slept = 5 * 4 * kSlow;
+  if (two.processes.main()) {
+    EXPECT_GT(waited, slept / 2);
+    EXPECT_LT(own, waited) << "as of a process that computes hardly anything";
+  } else {
+    EXPECT_GT(own, 0.9 * slept);
+  }
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <limits>
 
 #include "ops/compare.h"
+#include "train/allocations.h"
 
 namespace tightloop::testing {
 namespace {
@@ -84,6 +85,20 @@ double strayed(const MuonTensors& ours, const MuonTensors& wanted, const Tensor&
 }
 // Another last digit of x somewhere goes through five steps in 16 bits.
 constexpr double kStray = 0.03;
+
+TEST(Muon, WorksInTheMemoryThatIsPredicted) {
+  for (const Shape& shape : {Shape{8, 128, 128}, {6, 96, 256}, {6, 256, 96}})
+    for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+      const MuonTensors tensors = make(shape, at::kFloat, dtype, at::kCPU);
+      const Tensor numbers = control(1, /*skip=*/false, at::kCPU);
+      ops::muon_plain_(tensors, settings(dtype), numbers);
+      const Allocations all;
+      ops::muon_plain_(tensors, settings(dtype), numbers);
+      const double predicted =
+          ops::muon_workspace(shape.matrices, shape.m, shape.n, dtype, /*kernels=*/false);
+      EXPECT_NEAR(predicted / all.peak(), 1, 0.05) << shape.m << " x " << shape.n << ", " << dtype;
+    }
+}
 
 class MuonOn : public OnDevice {};
 ON_EVERY_DEVICE(MuonOn);

@@ -76,6 +76,28 @@ TEST(RunShare, WhereAllSeeItNothingIsCopied) {
   EXPECT_TRUE(fs::is_empty(here / "tmp"));
 }
 
+// As on a network file system, which shows other machines a new folder later.
+TEST(RunShare, ACheckpointThatIsNotSeenYetIsWaitedFor) {
+  if (!in_child()) return expect_success(2);
+  go_to("shared");
+  Processes processes;
+  RunShare share(claimed(processes), processes);
+  const fs::path folder = fs::absolute(checkpoint_folder(share.run().checkpoints(), 7));
+  std::thread late;
+  if (processes.main()) {
+    fs::rename(folder, "hidden");
+    late = std::thread([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      fs::rename("hidden", folder);
+    });
+  }
+  share.send_checkpoint(7);
+  if (!processes.main()) {
+    EXPECT_EQ(load_checkpoint(share.run().checkpoints(), 7).metadata.at("about"), "it");
+  }
+  if (late.joinable()) late.join();
+}
+
 // A run of the same name that is somebody else's is not this one.
 TEST(RunShare, AnotherRunOfTheNameIsNotTaken) {
   if (!in_child()) return expect_success(2);

@@ -9,6 +9,7 @@
 
 #include "core/random.h"
 #include "ops/loss/cross_entropy.h"
+#include "train/engine/feed.h"
 #include "train/engine/step_engine.h"
 #include "train/engine/step_numbers.h"
 

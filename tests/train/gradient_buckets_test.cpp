@@ -8,6 +8,7 @@
 
 #include "dist/several.h"
 #include "ops/compare.h"
+#include "train/optim/gradient_exchange.h"
 #include "train/optim/optimizer.h"
 
 namespace tightloop::testing {
@@ -20,7 +21,7 @@ Tensor of(at::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) { return at:
 
 struct WholeBuckets : GradientBuckets {
   explicit WholeBuckets(const std::vector<Tensor>& like, int64_t bytes = 25 << 20)
-      : GradientBuckets(ShardPlan(planned(like), {.bytes = bytes}), like, 0, Keep::kAll) {}
+      : GradientBuckets(ShardPlan(planned(like), {.bytes = bytes}), like, Keep::kAll) {}
   Indices parameters(size_t bucket) const {
     Indices indices;
     for (const auto& piece : buckets()[bucket].extent->pieces) indices.push_back(piece.parameter);

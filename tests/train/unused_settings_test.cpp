@@ -64,11 +64,34 @@ TEST(UnusedSettings, AreNamed) {
       {"train.graph", "--train.device", "cpu", "--train.graph", "on"},
       {"train.patience", "--train.eval_steps", "0", "--train.patience", "3"},
       {"lora.alpha", "--lora.alpha", "3"},
+      {"dist.shard", "--dist.shard", "optimizer"},
+      {"dist.overlap", "--dist.overlap", "false"},
   };
   for (const auto& words : cases) {
     const auto sentences = unused_settings(with({words.begin() + 1, words.end()}));
     ASSERT_EQ(sentences.size(), 1u) << words[0];
     EXPECT_TRUE(sentences[0].starts_with(words[0] + " has no effect here: it ")) << sentences[0];
+  }
+}
+
+TEST(UnusedSettings, ThoseOfSeveralProcesses) {
+  const auto said = [](int64_t world, std::vector<std::string> settings) {
+    settings.insert(settings.end(), {"--dist.shard", "optimizer", "--dist.reduce", "compute"});
+    Recipe recipe = with(settings);
+    recipe.world = world;
+    return unused_settings(recipe);
+  };
+  EXPECT_EQ(said(1, {}).size(), 2u) << "each of them";
+  EXPECT_TRUE(said(2, {}).empty()) << said(2, {}).front();
+  const std::vector<std::string> rows{"--train.micro_batch", "2", "--data.seq_len", "8"};
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--train.accumulate", "2"}, {"--train.step_tokens", "64"}}) {
+    auto settings = rows;
+    settings.insert(settings.end(), more.begin(), more.end());
+    const auto sentences = said(2, settings);
+    ASSERT_EQ(sentences.size(), 1u) << more[0];
+    EXPECT_TRUE(sentences[0].starts_with("dist.reduce has no effect here: it ")) << sentences[0];
+    EXPECT_EQ(said(4, settings).size(), more[0] == "--train.accumulate" ? 1u : 0u) << more[0];
   }
 }
 

@@ -98,10 +98,10 @@ void add_loss(const HeldOutLoss& loss, Findings& findings) {
                         {"tokens", loss.tokens}});
   if (loss.bytes > 0) findings.json.update({{"bits_per_byte", loss.bits_per_byte()}, {"bytes", loss.bytes}});
   findings.text +=
-      fmt::format("held-out loss {:.4f}, perplexity {:.3f}, accuracy {:.1f} %, {}over {}\n", loss.mean(),
+      fmt::format("held-out loss {:.4f}, perplexity {:.3f}, accuracy {:.1f} %, {}over all {}\n", loss.mean(),
                   std::exp(loss.mean()), 100 * loss.accuracy(),
                   loss.bytes > 0 ? fmt::format("{:.4f} bits per byte, ", loss.bits_per_byte()) : "",
-                  counted(loss.tokens, "token"));
+                  counted(loss.tokens, "held-out token"));
 }
 
 void measure_text(const EvalArguments& options, LoadedRun& run, bool cut, Findings& findings) {
@@ -170,6 +170,9 @@ void measure_held_out(const std::string& folder, LoadedRun& run, const Dataset& 
   loading.shuffle = false;
   Loader loader(dataset.val, loading);
   add_loss(held_out_loss(*run.model, loader, /*limit=*/0), findings);
+  if (const int64_t batches = run.recipe.train.eval_batches; batches > 0)
+    findings.text += fmt::format("(evaluations in training take at most train.eval_batches {} x {} of it)\n",
+                                 batches, counted(run.recipe.train.micro_batch, "row"));
 }
 
 /// Options that say how to do what is not done.

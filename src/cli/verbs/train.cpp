@@ -137,7 +137,7 @@ struct ClaimedRun {
 
 ClaimedRun claim(const Recipe& recipe, const TrainArguments& options, Processes& processes) {
   constexpr const char *kNew = "new", *kResumed = "resumed";
-  if (!processes.main()) return {RunFolder(fs::path()), broadcast_text(processes, {}) == kNew};
+  if (!processes.main()) return {RunFolder(fs::path()), processes.broadcast_text({}) == kNew};
   const fs::path root =
       options.file.empty() ? resumed_run(options.resume) : run_path(recipe.run, options.file);
   bool is_new = options.resume.empty();
@@ -148,7 +148,7 @@ ClaimedRun claim(const Recipe& recipe, const TrainArguments& options, Processes&
   // A run without a checkpoint, whose process was killed early, is no reason not to begin again.
   auto run =
       is_new ? RunFolder::create(root, options.overwrite || options.automatic()) : RunFolder::resume(root);
-  broadcast_text(processes, is_new ? kNew : kResumed);
+  processes.broadcast_text(is_new ? kNew : kResumed);
   return {std::move(run), is_new};
 }
 
@@ -229,6 +229,7 @@ ExitCode train_with(Processes& processes, const TrainArguments& options, const S
           "this recipe fine-tunes a model that is trained already: name a run, a checkpoint or a Hugging "
           "Face "
           "folder with --train.init_from. To train one from scratch there is configs/text.yaml.");
+    recipe.world = processes.world();
     preface.warnings = unused_settings(recipe);
     std::ranges::move(doubtful_settings(recipe), std::back_inserter(preface.warnings));
   }

@@ -63,10 +63,16 @@ Tensor norms(const Tensor& x, int64_t along) {
 /// Whether the products of steps are cheaper joined: P3 P2 P1 X needs one product with the long side of X
 /// where P3 (P2 (P1 X)) needs three, and the squares in between follow from the first, P1 X X^T P1.
 /// Few or small matrices take longer so: there are more products, and each is smaller.
-bool is_long(const Tensor& x) {
+bool is_long(int64_t count, int64_t rows, int64_t columns) {
   constexpr int64_t kMany = 1 << 24;
-  return x.numel() >= kMany && std::max(x.size(-2), x.size(-1)) >= 2 * std::min(x.size(-2), x.size(-1));
+  return count * rows * columns >= kMany && std::max(rows, columns) >= 2 * std::min(rows, columns);
 }
+bool is_long(const Tensor& x) { return is_long(x.size(0), x.size(1), x.size(2)); }
+
+/// A matrix before and after some steps of Polar Express is there at once, and so many squares of its short
+/// side: its own and the polynomial of that; where steps are joined, their product, the next square and what
+/// is on the way to it.
+int64_t squares_at_once(bool joined) { return joined ? 5 : 2; }
 
 /// How many steps are joined, one group after the other. All five would lose small singular values to the
 /// rounding of the first square; a group starts from the square of what there is by then.
@@ -213,14 +219,25 @@ void muon_apply_(const MuonTensors& tensors, const MuonDirection& direction, con
         control, fused(tensors));
 }
 
+double muon_workspace(int64_t count, int64_t rows, int64_t columns, at::ScalarType compute_dtype,
+                      bool kernels) {
+  const auto element = static_cast<double>(c10::elementSize(compute_dtype));
+  const double values = static_cast<double>(count * rows * columns);
+  const int64_t side = std::min(rows, columns), squares = squares_at_once(is_long(count, rows, columns));
+  if (kernels) return element * (2 * values + static_cast<double>(count * squares * side * side));
+  // end_plain has most at once: x, and in fp32 the stacked weights, the update before and after decay, three
+  // factors of that, and a mask of bytes.
+  constexpr double kFp32 = 4, kAtOnce = 6, kMask = 1;
+  return (element + kFp32 * kAtOnce + kMask) * values;
+}
+
 void muon_reserve(const MuonTensors& tensors, const MuonSettings& settings) {
   const Tensor& momentum = tensors.momentum;
   const auto options = momentum.options().dtype(settings.compute_dtype);
   const int64_t side = std::min(momentum.size(1), momentum.size(2));
-  // A matrix before and after some steps of Polar Express, its square and the polynomial of that; where steps
-  // are joined, their product, the next square and what is on the way to it.
   const Tensor x = at::empty_like(momentum, options), next = at::empty_like(momentum, options),
-               squares = at::empty({is_long(momentum) ? 5 : 2, momentum.size(0), side, side}, options);
+               squares =
+                   at::empty({squares_at_once(is_long(momentum)), momentum.size(0), side, side}, options);
 }
 
 }  // namespace tightloop::ops

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "ops/optim/adamw.h"
@@ -50,6 +51,11 @@ void muon_apply_(const MuonTensors& tensors, const MuonDirection& direction, con
 
 /// The same in ordinary ATen; in fp64 where the masters are.
 void muon_plain_(const MuonTensors& tensors, const MuonSettings& settings, const at::Tensor& control);
+
+/// Bytes that muon_ works in, besides its tensors, of `count` matrices (rows, columns): with kernels, or by
+/// ATen alone.
+double muon_workspace(int64_t count, int64_t rows, int64_t columns, at::ScalarType compute_dtype,
+                      bool kernels);
 
 /// Takes the memory that muon_'s kernels work in and gives it back to torch's allocator, which then has it at
 /// hand.

@@ -8,6 +8,7 @@
 #include "core/interrupt.h"
 #include "core/log.h"
 #include "core/terminal/terminal.h"
+#include "dist/shared_work.h"
 #include "ops/fp8/fp8_linear.h"
 
 namespace tightloop {
@@ -53,7 +54,8 @@ Evaluator::Measured Evaluator::measure(int64_t step) {
       return measured;
     sums->gather(processes_);
     try {
-      values = values_of(sums->total());
+      const HeldOutLoss total = sums->total();
+      values = values_of(total), measured.tokens = total.tokens;
     } catch (const std::exception& error) {  // in all processes the same
       failed(step, kWhat, first_line(error.what()));
       return measured;

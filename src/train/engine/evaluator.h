@@ -8,7 +8,6 @@
 
 #include "core/device.h"
 #include "dist/processes.h"
-#include "dist/shared_work.h"
 #include "train/engine/task.h"
 
 namespace tightloop {
@@ -44,6 +43,7 @@ class Evaluator {
     /// First the held-out loss, which all processes know; nothing where it could not be had. The main process
     /// has the rest.
     std::optional<Task::Evaluation> values{};
+    int64_t tokens = 0;        // that the held-out loss is over
     bool interrupted = false;  // by a signal, in some process; there are no values
   };
   Measured measure(int64_t step);

@@ -14,7 +14,9 @@
 #include "core/terminal/terminal.h"
 #include "ops/pointwise/stamp.h"
 #include "ops/side_gradients.h"
+#include "train/engine/feed.h"
 #include "train/engine/step_numbers.h"
+#include "train/guard/spike_filter.h"
 #include "train/report/flop_counter.h"
 
 namespace tightloop {
@@ -58,8 +60,11 @@ StepEngine::StepEngine(Device& device, Optimizer& optimizer, LossBuffer& buffer,
   const int64_t sources = buffer.by_source().size(1);
   source_numbers_ = at::arange(sources, buffer.row().options().dtype(at::kLong)).unsqueeze(1);
   if (device.is_cuda()) start_autograd(buffer.row().options());
+  if (options_.time) optimizer_.watch_waits([this](bool begins) { lap_wait(begins); });
   restart_clock();
 }
+
+StepEngine::~StepEngine() { optimizer_.watch_waits({}); }
 
 void StepEngine::restart_clock() {
   at::Tensor row = buffer_.row();
@@ -69,6 +74,12 @@ void StepEngine::restart_clock() {
 void StepEngine::lap(LossBuffer::Column part) {
   at::Tensor row = buffer_.row();
   if (options_.time) ops::lap_(row, LossBuffer::kClock, part);
+}
+
+void StepEngine::lap_wait(bool begins) {
+  if (!at_work_) return;
+  c10::NoGradGuard no_grad;
+  lap(begins ? *at_work_ : LossBuffer::kCommunication);
 }
 
 const Staged& StepEngine::pass(Feed& feed, bool first, bool last, bool metrics, bool by_layer) {
@@ -85,7 +96,7 @@ const Staged& StepEngine::pass(Feed& feed, bool first, bool last, bool metrics, 
     at::Tensor& buffer = buffers_[staged.layout];
     feed.deliver(buffer);
     lap(LossBuffer::kData);
-    if (apart_ && first) optimizer_.begin_weights(/*by_block=*/false);
+    if (apart_ && first) begin_weights(/*by_block=*/false);
     if (options_.graphs && !state.graph && warm) try_capture(key, buffer, state);
     if (state.graph) {
       state.graph->replay();
@@ -108,15 +119,25 @@ void StepEngine::compute(const PassKey& key, const at::Tensor& buffer) {
   const auto parts = key.layout.parts(buffer);
   begin_weights(key);
   differentiate(key, parts, options_.overlap && !apart_);
-  optimizer_.accumulate({key.first, key.last});
-  lap(LossBuffer::kBackward);
+  accumulate(key);
   if (!key.last || apart_) return;
   update(parts[Staged::kNumbers], key.by_layer);
   lap(LossBuffer::kUpdate);
 }
 
 void StepEngine::begin_weights(const PassKey& key) {
-  if (key.first && !apart_) optimizer_.begin_weights(options_.overlap && options_.waits_by_block);
+  if (key.first && !apart_) begin_weights(options_.overlap && options_.waits_by_block);
+}
+
+void StepEngine::begin_weights(bool by_block) {
+  at_work_ = LossBuffer::kForward;
+  optimizer_.begin_weights(by_block);
+}
+
+void StepEngine::accumulate(const PassKey& key) {
+  optimizer_.accumulate({key.first, key.last});
+  lap(LossBuffer::kBackward);
+  at_work_.reset();
 }
 
 void StepEngine::differentiate(const PassKey& key, const std::vector<at::Tensor>& parts, bool overlap) {
@@ -129,6 +150,7 @@ void StepEngine::differentiate(const PassKey& key, const std::vector<at::Tensor>
   }
   std::optional<FlopCounter> counter;
   if (counting_) counter.emplace();
+  at_work_ = LossBuffer::kForward;
   const bool travels = overlap && processes_.several();
   std::optional<ops::SideGradients> side;  // those would be the last to arrive, and travel after backward
   if (!travels) side.emplace(buffer_.row().device());
@@ -137,6 +159,7 @@ void StepEngine::differentiate(const PassKey& key, const std::vector<at::Tensor>
       loss.balance.defined() ? loss.objective + loss.balance * balance_weight : loss.objective;
   record(loss, numbers);
   lap(LossBuffer::kForward);
+  at_work_ = LossBuffer::kBackward;
   if (travels) optimizer_.begin_gradients({key.first, key.last});
   objective.backward();
   if (side) side->join();
@@ -176,6 +199,12 @@ void StepEngine::retry(Work&& work, Undo&& undo) {
   }
 }
 
+template <class Work>
+void StepEngine::retry_alone(Work&& work) {
+  if (processes_.several()) return work();
+  retry(work, [] {});
+}
+
 // What is added up or updated already is not done twice: each part is tried again by itself.
 // Once gradients have begun to travel a pass cannot be made again; so those of the first pass of a kind,
 // which is the one to find that memory is short, travel after it.
@@ -188,20 +217,9 @@ void StepEngine::compute_or_retry(const PassKey& key, const at::Tensor& buffer, 
           optimizer_.drop_gradients();
           buffer_.row().copy_(before);
         });
-  const auto nothing = [] {};
-  if (processes_.several()) {  // what the others take part in is done once
-    optimizer_.accumulate({key.first, key.last});
-  } else {
-    retry([&] { optimizer_.accumulate({key.first, key.last}); }, nothing);
-  }
-  lap(LossBuffer::kBackward);
+  retry_alone([&] { accumulate(key); });
   if (!key.last || apart_) return;
-  const at::Tensor& numbers = parts[Staged::kNumbers];
-  if (processes_.several()) {
-    apply_update(numbers, key.by_layer);
-  } else {
-    retry([&] { apply_update(numbers, key.by_layer); }, nothing);
-  }
+  retry_alone([&] { apply_update(parts[Staged::kNumbers], key.by_layer); });
   record_update();
   lap(LossBuffer::kUpdate);
 }

@@ -7,19 +7,21 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/device.h"
 #include "core/syncs.h"
 #include "dist/processes.h"
-#include "train/engine/feed.h"
 #include "train/engine/loss.h"
 #include "train/engine/loss_buffer.h"
-#include "train/guard/spike_filter.h"
 #include "train/optim/optimizer.h"
 
 namespace tightloop {
+
+class DeviceSpikeFilter;
+class Feed;
 
 struct EngineOptions {
   bool graphs = false;  // capture and replay, where the device can
@@ -52,6 +54,9 @@ class StepEngine {
 
   StepEngine(Device& device, Optimizer& optimizer, LossBuffer& buffer, Objective objective,
              Processes& processes, const EngineOptions& options);
+  ~StepEngine();
+  StepEngine(const StepEngine&) = delete;
+  StepEngine& operator=(const StepEngine&) = delete;
 
   /// Starts the work on the feed's next micro-batch, the `first` or `last` of a step, and tells which it was.
   /// `by_layer`: the update fills in LossBuffer::layer_norms().
@@ -82,8 +87,13 @@ class StepEngine {
   void compute_or_retry(const PassKey& key, const at::Tensor& buffer, bool warm);
   void differentiate(const PassKey& key, const std::vector<at::Tensor>& parts, bool overlap);
   void begin_weights(const PassKey& key);
+  void begin_weights(bool by_block);
+  void accumulate(const PassKey& key);
   template <class Work, class Undo>
   void retry(Work&& work, Undo&& undo);
+  /// The same of what the other processes take part in, and is done once.
+  template <class Work>
+  void retry_alone(Work&& work);
   bool try_capture(const PassKey& key, const at::Tensor& buffer, PassState& state);
   bool make_room() const { return options_.make_room && options_.make_room(); }
   void record(const BatchLoss& loss, const at::Tensor& numbers);
@@ -92,6 +102,8 @@ class StepEngine {
   at::Tensor layer_norms(bool wanted) const { return wanted ? buffer_.layer_norms() : at::Tensor(); }
   void record_update();
   void lap(LossBuffer::Column part);
+  /// Waiting for other processes is no part of a pass's own work.
+  void lap_wait(bool begins);
 
   Device& device_;
   Optimizer& optimizer_;
@@ -102,7 +114,8 @@ class StepEngine {
   const bool apart_;  // what processes do together is no part of a captured graph
   std::map<BufferLayout, at::Tensor> buffers_;
   std::map<PassKey, PassState> passes_;
-  at::Tensor source_numbers_;  // 0, 1, 2, ... as a column
+  std::optional<LossBuffer::Column> at_work_;  // the part of a pass in which others may be waited for
+  at::Tensor source_numbers_;                  // 0, 1, 2, ... as a column
   bool counting_ = false;
   double flops_ = 0;
   GraphCounts counts_;

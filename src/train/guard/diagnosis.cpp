@@ -10,6 +10,7 @@
 
 #include "train/engine/step_numbers.h"
 #include "train/guard/non_finite_watch.h"
+#include "train/optim/state_slice.h"
 
 namespace tightloop {
 

@@ -48,7 +48,8 @@ struct DiagnosedRun {
 };
 
 /// One more pass over this process's micro-batches of a step, eagerly and with the weights as they are now.
-/// Changes nothing. Slow, and full of syncs: for when something went wrong.
+/// Changes nothing. Of a training whose state is sharded, after Optimizer::refresh_weights(). Slow, and full
+/// of syncs: for when something went wrong.
 Diagnosis diagnose(const DiagnosedRun& run, const StepSums& sums);
 
 /// Where the rows with the largest mean losses of a step come from, as texts with the loss; in a pass as

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/log.h"
+#include "train/guard/straggler_watch.h"
 #include "train/run/checkpoint.h"
 
 namespace tightloop {
@@ -42,13 +43,20 @@ StepGuard::StepGuard(const TrainConfig& train, const ModelConfig& model, bool ra
         std::make_unique<StragglerWatch>(processes, [](const std::string& text) { log::warn("{}", text); });
 }
 
+StepGuard::~StepGuard() = default;
+
 std::unique_ptr<DivergenceGuard> StepGuard::make_divergence() const {
   return std::make_unique<DivergenceGuard>(train_, vocab_size_, random_data_,
                                            [this](int64_t step) { return way_back(step); });
 }
 
-// The weights of a checkpoint are those of the step after it, which must be a good one.
+// All processes ask, for all have the same losses; those without a shared disk do not see the checkpoints.
 std::string StepGuard::way_back(int64_t step) const {
+  return processes_.broadcast_text(processes_.main() ? way_back_here(step) : "");
+}
+
+// The weights of a checkpoint are those of the step after it, which must be a good one.
+std::string StepGuard::way_back_here(int64_t step) const {
   const auto steps = checkpoint_steps(folder_.checkpoints());
   int64_t good = 0;
   for (const int64_t saved : steps)
@@ -91,6 +99,7 @@ void StepGuard::judge_skip(const StepSums& sums, int64_t done) {
                                        : finite ? "gradients were not finite"
                                                 : "its loss was not finite, and averages leave it out");
   Diagnosis found;
+  run_->optimizer.refresh_weights();  // of dist.shard: all are looked at as of the same step
   try {
     found = diagnose(*run_, sums);
   } catch (const std::exception& error) {
@@ -125,6 +134,7 @@ void StepGuard::report_spike(int64_t step, const SpikeFilter::Spike& spike, int6
   if (follows || !run_ || reported_spikes_ >= kMostSpikes) return;
   ++reported_spikes_;
   std::vector<std::string> rows;
+  run_->optimizer.refresh_weights();
   try {
     rows = worst_rows(*run_, step);
   } catch (const std::exception& error) {

@@ -11,11 +11,12 @@
 #include "train/guard/diagnosis.h"
 #include "train/guard/divergence.h"
 #include "train/guard/spike_filter.h"
-#include "train/guard/straggler_watch.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_history.h"
 
 namespace tightloop {
+
+class StragglerWatch;
 
 /// Judges the steps of a run as their sums arrive, late: whether the run has diverged (DivergenceGuard),
 /// whether a loss is a spike (train.on_spike), why an update was skipped (diagnose()), and which process the
@@ -28,6 +29,7 @@ class StepGuard {
 
   StepGuard(const TrainConfig& train, const ModelConfig& model, bool random_data, const RunFolder& run,
             RunHistory& history, Processes& processes, at::Device device);
+  ~StepGuard();
 
   /// What is looked into. Until it is given nothing is.
   void watch(const DiagnosedRun& run) { run_.emplace(run); }
@@ -56,6 +58,7 @@ class StepGuard {
   void judge_spike(const StepSums& sums, int64_t done);
   void report_spike(int64_t step, const SpikeFilter::Spike& spike, int64_t done);
   std::string way_back(int64_t step) const;
+  std::string way_back_here(int64_t step) const;
   std::unique_ptr<DivergenceGuard> make_divergence() const;
 
   const TrainConfig& train_;

@@ -87,21 +87,39 @@ Timeline timeline(const Model& model, const BucketPlanOptions& options) {
   return line;
 }
 
+/// The matrices that are in a piece, which has them whole.
+std::vector<PlannedParameter::Matrix> matrices_of(const PlannedParameter& parameter,
+                                                  const ParameterPiece& piece) {
+  std::vector<PlannedParameter::Matrix> found;
+  int64_t begin = 0;
+  for (const auto& matrix : parameter.matrices) {
+    if (begin >= piece.begin && begin < piece.end) found.push_back(matrix);
+    begin += matrix.rows * matrix.columns;
+  }
+  return found;
+}
+
 /// What the update of a piece costs, in multiplications: Muon's by whole matrices, AdamW's by values.
 double cost_of(const std::vector<PlannedParameter>& parameters, const ParameterPiece& piece) {
   constexpr double kAdamw = 1000;  // of a value; it is bound by the memory, as what muon_cost() has for bytes
   const PlannedParameter& parameter = parameters[piece.parameter];
   if (parameter.matrices.empty()) return kAdamw * static_cast<double>(piece.size());
   double cost = 0;
-  int64_t begin = 0;
-  for (const auto& matrix : parameter.matrices) {
-    if (begin >= piece.begin && begin < piece.end) cost += muon_cost(matrix);
-    begin += matrix.rows * matrix.columns;
-  }
+  for (const auto& matrix : matrices_of(parameter, piece)) cost += muon_cost(matrix);
   return cost;
 }
 
 }  // namespace
+
+MatrixCounts muon_matrices(const Model& model, OptimizerKind optimizer) {
+  TrainConfig train;
+  train.optimizer = optimizer;
+  MatrixCounts counts;
+  for (const Parameter& parameter : model.parameters().all())
+    if (takes_muon(parameter, train))
+      for (const auto& [rows, columns] : matrices_in(parameter)) ++counts[{rows, columns}];
+  return counts;
+}
 
 BucketPlan plan_buckets(const Model& model, const BucketPlanOptions& options) {
   const auto& all = model.parameters().all();
@@ -141,7 +159,10 @@ BucketPlan plan_buckets(const Model& model, const BucketPlanOptions& options) {
   for (int rank = 0; rank < (sharded ? options.world : 1); ++rank) {
     int64_t owned = 0, matrices = 0;
     double cost = 0;
+    MatrixCounts& counts = plan.muon_matrices.emplace_back();
     for (const auto& own : shards.own(rank)) {
+      for (const auto& matrix : matrices_of(parameters[own.piece.parameter], own.piece))
+        ++counts[{matrix.rows, matrix.columns}];
       owned += own.piece.size(), cost += cost_of(parameters, own.piece);
       if (muon && all[own.piece.parameter].role == ParameterRole::kMatrix) matrices += own.piece.size();
     }

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/model.h"
@@ -20,13 +22,19 @@ struct PlannedBucket {
   double ready = 1, needed = 0;  // as BucketSchedule has them
 };
 
+/// How many of each shape (rows, columns) Muon updates together.
+using MatrixCounts = std::map<std::pair<int64_t, int64_t>, int64_t>;
+/// Those of a model.
+MatrixCounts muon_matrices(const Model& model, OptimizerKind optimizer);
+
 struct BucketPlan {
   std::vector<PlannedBucket> buckets{};          // in the order in which they are reduced
   double forward_flops = 0, backward_flops = 0;  // of a token
   /// Parameters that the process with most of them updates, and those of them in Muon's matrices; all, where
   /// nothing is sharded.
   int64_t most_owned = 0, most_owned_matrices = 0;
-  double update_share = 1;  // which part of the update the process with most to do has
+  double update_share = 1;                    // which part of the update the process with most to do has
+  std::vector<MatrixCounts> muon_matrices{};  // by process, or one for all where nothing is sharded
 };
 
 struct BucketPlanOptions {

@@ -27,21 +27,20 @@ std::vector<PlannedParameter> planned(const std::vector<at::Tensor>& like) {
   return parameters;
 }
 
-GradientBuckets::GradientBuckets(const ShardPlan& plan, const std::vector<at::Tensor>& like, int rank,
-                                 Keep keep)
-    : plan_(plan), rank_(rank), keep_(keep), options_(like.front().options()) {
+GradientBuckets::GradientBuckets(const ShardPlan& plan, const std::vector<at::Tensor>& like, Keep keep)
+    : plan_(plan), keep_(keep), options_(like.front().options()) {
   for (const auto& one : like) TORCH_CHECK(one.is_contiguous(), "a parameter is not dense");
   for (const auto& extent : plan_.buckets()) buckets_.push_back({&extent});
   if (keep_ == Keep::kAll) allocate(like);
   for (auto& bucket : buckets_) {
     const BucketExtent& extent = *bucket.extent;
     const bool sliced = extent.owner == BucketExtent::kSliced;
-    if (plan_.sharded() && !sliced && extent.owner != rank_) continue;
+    if (plan_.sharded() && !sliced && extent.owner != plan_.rank()) continue;
     bucket.part = keep_ == Keep::kAll
                       ? slice_of(bucket)
                       : at::zeros({sliced ? plan_.slice(extent) : extent.size}, options_.dtype(extent.dtype));
   }
-  for (const auto& [bucket, offset, piece] : plan_.own(rank_))
+  for (const auto& [bucket, offset, piece] : plan_.own())
     own_.push_back(plan_.sharded() ? buckets_[bucket].part.narrow(0, offset, piece.size())
                                    : gradients_[piece.parameter]);
 }
@@ -75,7 +74,7 @@ void GradientBuckets::allocate(const std::vector<at::Tensor>& like) {
 at::Tensor GradientBuckets::slice_of(const Bucket& bucket) const {
   if (!plan_.sharded() || bucket.extent->owner != BucketExtent::kSliced) return bucket.flat;
   const int64_t slice = plan_.slice(*bucket.extent);
-  return bucket.flat.narrow(0, rank_ * slice, slice);
+  return bucket.flat.narrow(0, plan_.rank() * slice, slice);
 }
 
 void GradientBuckets::put(size_t index, size_t parameter, const at::Tensor& gradient, bool first) {

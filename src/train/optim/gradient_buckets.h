@@ -27,7 +27,7 @@ class GradientBuckets {
     at::Tensor part{};  // what this process updates; undefined where that is nothing
   };
 
-  GradientBuckets(const ShardPlan& plan, const std::vector<at::Tensor>& like, int rank, Keep keep);
+  GradientBuckets(const ShardPlan& plan, const std::vector<at::Tensor>& like, Keep keep);
   GradientBuckets(const GradientBuckets&) = delete;
   GradientBuckets& operator=(const GradientBuckets&) = delete;
 
@@ -51,7 +51,6 @@ class GradientBuckets {
   at::Tensor slice_of(const Bucket& bucket) const;
 
   const ShardPlan plan_;
-  const int rank_;
   const Keep keep_;
   at::TensorOptions options_;
   std::vector<at::Tensor> gradients_, own_;

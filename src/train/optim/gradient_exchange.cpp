@@ -95,7 +95,9 @@ void GradientExchange::start_complete() {
 
 void GradientExchange::start(size_t bucket) {
   if (keeps_own_ && under_way_.size() >= kUnderWay) {
+    if (around_wait_) around_wait_(true);
     under_way_.front().wait();
+    if (around_wait_) around_wait_(false);
     under_way_.pop_front();
   }
   under_way_.push_back(buckets_.reduce(bucket, *processes_, first_));

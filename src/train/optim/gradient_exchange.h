@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "dist/processes.h"
@@ -31,6 +33,9 @@ class GradientExchange {
   ~GradientExchange();
   GradientExchange(const GradientExchange&) = delete;
   GradientExchange& operator=(const GradientExchange&) = delete;
+
+  /// See Optimizer::watch_waits.
+  void watch_waits(std::function<void(bool begins)> around) { around_wait_ = std::move(around); }
 
   /// `first`: of the micro-batches that add up.
   void begin(bool first);
@@ -66,6 +71,7 @@ class GradientExchange {
   std::vector<size_t> missing_;  // parameters, by bucket
   size_t next_ = 0;              // bucket to travel
   std::deque<Pending> under_way_;
+  std::function<void(bool begins)> around_wait_;
 };
 
 }  // namespace tightloop

@@ -24,9 +24,14 @@
 
 #include "core/error.h"
 #include "core/interrupt.h"
+#include "dist/processes.h"
 #include "ops/optim/gradient_norm.h"
 #include "train/engine/step_numbers.h"
+#include "train/optim/gradient_buckets.h"
+#include "train/optim/gradient_exchange.h"
 #include "train/optim/parameter_groups.h"
+#include "train/optim/state_slice.h"
+#include "train/optim/weight_gather.h"
 
 namespace tightloop {
 
@@ -61,16 +66,17 @@ Optimizer::Optimizer(Parameters& parameters, const TrainConfig& config, const Mo
       values_(parameters.values()),
       own_(std::make_unique<OwnWeights>()) {
   const at::Device device = values_.front().device();
-  own_->masters = detached(values_);  // fp32, as the parameters are until now
-  if (several_ || processes_) make_buckets(config, sharing.dist, compute_dtype);
-  parameters.to(device, compute_dtype);
-  if (buckets_ && buckets_->plan().sharded()) {
-    take_shard();
+  if (several_ || processes_) {
+    const ShardPlan shards = plan(config, sharing.dist, compute_dtype);
+    shards.sharded() ? take_shard(shards, compute_dtype) : take_all(compute_dtype);
+    buckets_ = std::make_unique<GradientBuckets>(
+        shards, detached(values_),
+        shards_gradients_ ? GradientBuckets::Keep::kOwn : GradientBuckets::Keep::kAll);
+    exchange_ = std::make_unique<GradientExchange>(values_, *buckets_, processes_, set_to_none_);
+    gradients_ = buckets_->own();
   } else {
-    own_->values = values_;
-    for (size_t i = 0; i < values_.size(); ++i) own_->pieces.push_back({i, 0, values_[i].numel()});
+    take_all(compute_dtype);
   }
-  if (buckets_) gradients_ = buckets_->own();
   std::vector<size_t> owners;
   for (const auto& piece : own_->pieces) owners.push_back(piece.parameter);
   own_layers_ = std::make_unique<Layers>(layers_.of_pieces(owners));
@@ -84,44 +90,54 @@ Optimizer::Optimizer(Parameters& parameters, const TrainConfig& config, const Mo
   norm_ = at::zeros({}, scalar.dtype(at::kDouble)), skipped_ = at::zeros({}, scalar);
 }
 
-// They are not what backward itself adds to (.grad): sums are fp32, or bf16 would swallow small terms, and a
-// pass that finds no memory halfway must not have touched them.
-void Optimizer::make_buckets(const TrainConfig& config, const DistConfig& dist,
-                             at::ScalarType compute_dtype) {
+// Gradients do not add up where backward itself puts them (.grad): sums are fp32, or bf16 would swallow small
+// terms, and a pass that finds no memory halfway must not have touched them.
+ShardPlan Optimizer::plan(const TrainConfig& config, const DistConfig& dist,
+                          at::ScalarType compute_dtype) const {
   const bool wide = several_ || dist.reduce == ReduceDtype::kFp32;
-  std::vector<PlannedParameter> plan;
+  std::vector<PlannedParameter> all;
   for (const auto& parameter : parameters_.all())
-    plan.push_back({.size = parameter.value.numel(),
-                    .dtype = wide ? parameter.value.scalar_type() : compute_dtype,  // fp32, as masters are
-                    .matrices = takes_muon(parameter, config) ? matrices_in(parameter)
-                                                              : std::vector<PlannedParameter::Matrix>()});
-  const bool sharded = processes_ && dist.shard != Sharding::kNone;
-  buckets_ = std::make_unique<GradientBuckets>(
-      ShardPlan(plan, {.bytes = std::llround(dist.bucket_mb * (1 << 20)),
-                       .world = processes_ ? processes_->world() : 1,
-                       .sharded = sharded}),
-      detached(values_), processes_ ? processes_->rank() : 0,
-      shards_gradients_ ? GradientBuckets::Keep::kOwn : GradientBuckets::Keep::kAll);
-  exchange_ = std::make_unique<GradientExchange>(values_, *buckets_, processes_, set_to_none_);
+    all.push_back({.size = parameter.value.numel(),
+                   .dtype = wide ? at::kFloat : compute_dtype,
+                   .matrices = takes_muon(parameter, config) ? matrices_in(parameter)
+                                                             : std::vector<PlannedParameter::Matrix>()});
+  return {all,
+          {.bytes = std::llround(dist.bucket_mb * (1 << 20)),
+           .world = processes_ ? processes_->world() : 1,
+           .rank = processes_ ? processes_->rank() : 0,
+           .sharded = processes_ && dist.shard != Sharding::kNone}};
 }
 
-/// Of fp32 masters, those that this process updates stay.
-void Optimizer::take_shard() {
+/// The parameters, fp32 until now, are the masters.
+void Optimizer::take_all(at::ScalarType compute_dtype) {
+  own_->masters = detached(values_), own_->values = values_;
+  for (size_t i = 0; i < values_.size(); ++i) own_->pieces.push_back({i, 0, values_[i].numel()});
+  parameters_.to(values_.front().device(), compute_dtype);
+}
+
+/// Of fp32 masters, those that this process updates stay. Parameter by parameter, and before gradients have
+/// memory: so that a process never holds more than it does later.
+void Optimizer::take_shard(const ShardPlan& plan, at::ScalarType compute_dtype) {
   c10::NoGradGuard no_grad;
-  const std::vector<at::Tensor> masters = std::move(own_->masters);
-  own_->masters.clear();
-  const bool copies = values_.front().scalar_type() != at::kFloat;
-  gather_ = std::make_unique<WeightGather>(values_, buckets_->plan(), layers_, *processes_);
+  std::vector<std::vector<size_t>> own_of(values_.size());  // by parameter
+  for (size_t i = 0; i < plan.own().size(); ++i) {
+    own_->pieces.push_back(plan.own()[i].piece);
+    own_of[own_->pieces.back().parameter].push_back(i);
+  }
+  own_->masters.resize(own_->pieces.size());
+  for (size_t p = 0; p < values_.size() && compute_dtype != at::kFloat; ++p) {
+    const at::Tensor whole = values_[p].detach().view({-1});
+    for (const size_t i : own_of[p])
+      own_->masters[i] = whole.narrow(0, own_->pieces[i].begin, own_->pieces[i].size()).clone();
+    values_[p].set_data(values_[p].detach().to(compute_dtype));
+  }
+  gather_ = std::make_unique<WeightGather>(values_, plan, layers_, *processes_);
   parameters_.set_before_block([this](int64_t layer) { gather_->wait_block(static_cast<size_t>(layer)); });
   own_->values = gather_->own();
-  size_t i = 0;
-  for (const auto& [bucket, offset, piece] : buckets_->plan().own(processes_->rank())) {
-    own_->pieces.push_back(piece);
-    const at::Tensor& value = own_->values[i++];
-    own_->masters.push_back(
-        copies ? masters[piece.parameter].view({-1}).narrow(0, piece.begin, piece.size()).clone() : value);
-  }
+  if (compute_dtype == at::kFloat) own_->masters = own_->values;
 }
+
+bool Optimizer::halfway() const { return halfway_ || (exchange_ && exchange_->touched()); }
 
 void Optimizer::drop_gradients() {
   clear_gradients();
@@ -143,6 +159,11 @@ void Optimizer::clear_gradients() {
       value.mutable_grad().zero_();
     }
   }
+}
+
+void Optimizer::watch_waits(const AroundWait& around) {
+  if (gather_) gather_->watch_waits(around);
+  if (exchange_) exchange_->watch_waits(around);
 }
 
 void Optimizer::begin_weights(bool by_block) {

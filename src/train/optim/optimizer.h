@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,17 +14,19 @@
 #include "model/parts/parameters.h"
 #include "train/dist_config.h"
 #include "train/engine/grad_scaler.h"
-#include "train/optim/gradient_buckets.h"
-#include "train/optim/gradient_exchange.h"
 #include "train/optim/layer_norms.h"
 #include "train/optim/schedule.h"
-#include "train/optim/state_slice.h"
-#include "train/optim/weight_gather.h"
 #include "train/train_config.h"
 
 namespace tightloop {
 
+class GradientBuckets;
+class GradientExchange;
+class Processes;
+class ShardPlan;
+class WeightGather;
 struct OwnWeights;
+struct StateSlice;
 
 /// How a group of parameters is updated. What it keeps is allocated at the start and changed in place.
 class UpdateRule {
@@ -80,6 +83,10 @@ class Optimizer {
   /// have updated. With `by_block` those of a block are waited for where it begins (Parameters::need_block);
   /// else all are there after the call.
   void begin_weights(bool by_block);
+  /// Called around whatever waits for other processes: true before, false after. Within passes, also by
+  /// threads of autograd, one at a time.
+  using AroundWait = std::function<void(bool begins)>;
+  void watch_waits(const AroundWait& around);
   /// Before backward, where gradients are to travel to the other processes while it runs. Not having called
   /// it changes no result.
   void begin_gradients(const Place& place);
@@ -139,11 +146,12 @@ class Optimizer {
   void drop_gradients();
   /// Whether an exception left backward, accumulate() or update() after sums or weights had begun to change.
   /// Until then they can be called again.
-  bool halfway() const { return halfway_ || (exchange_ && exchange_->touched()); }
+  bool halfway() const;
 
  private:
-  void make_buckets(const TrainConfig& config, const DistConfig& dist, at::ScalarType compute_dtype);
-  void take_shard();
+  ShardPlan plan(const TrainConfig& config, const DistConfig& dist, at::ScalarType compute_dtype) const;
+  void take_all(at::ScalarType compute_dtype);
+  void take_shard(const ShardPlan& plan, at::ScalarType compute_dtype);
   NamedTensors whole(const std::vector<StateSlice>& slices) const;
   /// fp32 scalar to fp64, the sums of squares of all processes where each has a part.
   at::Tensor whole_norm(const at::Tensor& own) const;

@@ -38,11 +38,13 @@ ShardPlan::ShardPlan(const std::vector<PlannedParameter>& parameters, const Opti
     const bool whole = options_.sharded && !parameters[i].matrices.empty();
     whole ? add_whole_matrices(i, parameters[i]) : add_sliced(i, parameters[i]);
   }
-  if (!options_.sharded) return;
-  for (auto& bucket : buckets_)
-    if (bucket.owner == BucketExtent::kSliced)
-      bucket.size = round_up(bucket.size, alignment_of(bucket.dtype) * options_.world);
-  choose_owners(parameters);
+  if (options_.sharded) {
+    for (auto& bucket : buckets_)
+      if (bucket.owner == BucketExtent::kSliced)
+        bucket.size = round_up(bucket.size, alignment_of(bucket.dtype) * options_.world);
+    choose_owners(parameters);
+  }
+  own_ = own(options_.rank);
 }
 
 // Matrices of one parameter, as many as a bucket takes: neighbours of other parameters may have other owners.

@@ -46,8 +46,8 @@ class ShardPlan {
  public:
   struct Options {
     int64_t bytes = 25 << 20;  // of a bucket, or one gradient that is larger
-    int world = 1;
-    bool sharded = false;  // else everybody updates everything
+    int world = 1, rank = 0;   // of the processes, and this one
+    bool sharded = false;      // else everybody updates everything
   };
   /// Every parameter begins at a multiple of so many bytes, as tensors of their own do on GPUs: kernels take
   /// the same path and round the same way. So do the slices of a bucket.
@@ -58,6 +58,7 @@ class ShardPlan {
   const std::vector<BucketExtent>& buckets() const { return buckets_; }
   bool sharded() const { return options_.sharded; }
   int world() const { return options_.world; }
+  int rank() const { return options_.rank; }
   /// Values of a process's slice of a bucket.
   int64_t slice(const BucketExtent& bucket) const { return bucket.size / options_.world; }
 
@@ -67,7 +68,9 @@ class ShardPlan {
     int64_t offset;
     ParameterPiece piece;
   };
-  /// By bucket. Where nothing is sharded, all parameters in their order.
+  /// Of this process, by bucket. Where nothing is sharded, all parameters in their order.
+  const std::vector<Own>& own() const { return own_; }
+  /// Of any process.
   std::vector<Own> own(int rank) const;
 
  private:
@@ -77,6 +80,7 @@ class ShardPlan {
 
   const Options options_;
   std::vector<BucketExtent> buckets_;
+  std::vector<Own> own_;
 };
 
 /// What Muon's update of a matrix costs, in multiplications.

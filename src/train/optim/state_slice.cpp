@@ -1,13 +1,11 @@
 #include "train/optim/state_slice.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -45,21 +43,6 @@ void put(const at::Tensor& values, std::vector<Target>& targets, size_t& target,
 
 }  // namespace
 
-std::vector<std::string> all_texts(const std::string& text, Processes& processes) {
-  at::Tensor length = at::zeros({1}, at::kLong), lengths = at::empty({processes.world()}, at::kLong);
-  *length.mutable_data_ptr<int64_t>() = static_cast<int64_t>(text.size());
-  processes.all_gather(lengths, length).wait();
-  const int64_t most = lengths.max().item<int64_t>();
-  at::Tensor bytes = at::zeros({most}, at::kByte), all = at::empty({processes.world() * most}, at::kByte);
-  if (!text.empty()) std::memcpy(bytes.mutable_data_ptr<uint8_t>(), text.data(), text.size());
-  processes.all_gather(all, bytes).wait();
-  std::vector<std::string> texts;
-  for (int rank = 0; rank < processes.world(); ++rank)
-    texts.emplace_back(reinterpret_cast<const char*>(all.const_data_ptr<uint8_t>()) + rank * most,
-                       static_cast<size_t>(lengths[rank].item<int64_t>()));
-  return texts;
-}
-
 bool StateSlice::whole() const { return begin == 0 && values.numel() == count_of(sizes); }
 
 StateSlice whole_slice(std::string name, const at::Tensor& values) {
@@ -72,7 +55,6 @@ NamedTensors gather_whole(const std::vector<StateSlice>& slices, Processes& proc
   nlohmann::json list = nlohmann::json::array();
   std::vector<at::Tensor> flat;
   NamedTensors named;
-  int64_t size = 0;
   for (const auto& slice : slices) {
     const at::Tensor values = slice.values.detach();
     if (slice.whole() && processes.main())
@@ -83,17 +65,21 @@ NamedTensors gather_whole(const std::vector<StateSlice>& slices, Processes& proc
     TORCH_CHECK(values.scalar_type() == at::kFloat, "a slice of a training's state is not fp32");
     list.push_back({slice.name, slice.sizes, slice.begin, values.numel()});
     flat.push_back(values.reshape({-1}));
-    size += values.numel();
   }
-  const auto lists = all_texts(list.dump(), processes);
+  std::vector<nlohmann::json> lists;  // by rank
+  for (const auto& text : processes.gather(list.dump())) lists.push_back(nlohmann::json::parse(text));
   std::map<std::string, at::Tensor> made;
   std::map<std::string, bool> known;
   for (const auto& [name, tensor] : named) known[name] = true;
   std::vector<std::vector<Target>> targets;
-  for (const auto& text : lists) {
-    if (!processes.main()) break;
+  int64_t most = 0;  // values that any process has to send
+  for (const auto& one : lists) {
+    int64_t size = 0;
+    for (const auto& entry : one) size += entry[3].get<int64_t>();
+    most = std::max(most, size);
+    if (!processes.main()) continue;
     auto& own = targets.emplace_back();
-    for (const auto& entry : nlohmann::json::parse(text)) {
+    for (const auto& entry : one) {
       const auto name = entry[0].get<std::string>();
       const auto begin = entry[2].get<int64_t>(), count = entry[3].get<int64_t>();
       if (known.contains(name)) {
@@ -108,12 +94,6 @@ NamedTensors gather_whole(const std::vector<StateSlice>& slices, Processes& proc
       own.push_back({found->second.view({-1}).narrow(0, begin, count), count});
     }
   }
-  const int64_t most = [&] {
-    at::Tensor sizes = at::empty({processes.world()}, at::kLong), one = at::zeros({1}, at::kLong);
-    *one.mutable_data_ptr<int64_t>() = size;
-    processes.all_gather(sizes, one).wait();
-    return sizes.max().item<int64_t>();
-  }();
   // Equal chunks of what each has, end to end.
   std::vector<Target> sources;
   for (const auto& values : flat) sources.push_back({values, values.numel()});

@@ -28,9 +28,6 @@ StateSlice whole_slice(std::string name, const at::Tensor& values);
 /// its slices. Scalars are the main process's own: all have the same.
 NamedTensors gather_whole(const std::vector<StateSlice>& slices, Processes& processes);
 
-/// Texts of all processes by rank, in every process.
-std::vector<std::string> all_texts(const std::string& text, Processes& processes);
-
 /// Copies into the slices what a file says of the whole tensors. A missing or differently shaped tensor is a
 /// checkpoint error that names it and `file`.
 void load_slices(const std::vector<StateSlice>& slices, const Safetensors& whole, const std::string& file);

@@ -10,9 +10,9 @@ namespace tightloop {
 
 WeightGather::WeightGather(const std::vector<at::Tensor>& parameters, const ShardPlan& plan,
                            const Layers& layers, Processes& processes)
-    : processes_(processes) {
+    : plan_(plan), processes_(processes) {
   c10::NoGradGuard no_grad;
-  for (const auto& extent : plan.buckets()) {
+  for (const auto& extent : plan_.buckets()) {
     Bucket& bucket = buckets_.emplace_back(Bucket{.extent = &extent, .flat = {}, .part = {}});
     const ParameterPiece& front = extent.pieces.front();
     if (extent.owner != BucketExtent::kSliced) {
@@ -29,9 +29,9 @@ WeightGather::WeightGather(const std::vector<at::Tensor>& parameters, const Shar
       place.copy_(parameter.detach());
       parameter.set_data(place);
     }
-    bucket.part = bucket.flat.narrow(0, processes.rank() * plan.slice(extent), plan.slice(extent));
+    bucket.part = bucket.flat.narrow(0, plan.rank() * plan.slice(extent), plan.slice(extent));
   }
-  for (const auto& [bucket, offset, piece] : plan.own(processes.rank()))
+  for (const auto& [bucket, offset, piece] : plan.own())
     own_.push_back(buckets_[bucket].part.narrow(0, offset, piece.size()));
   choose_order(layers);
 }
@@ -74,7 +74,10 @@ void WeightGather::drop() {
 }
 
 void WeightGather::wait(size_t turns) {
+  if (arrived_ >= turns) return;
+  if (around_wait_) around_wait_(true);
   for (; arrived_ < turns; ++arrived_) buckets_[order_[arrived_]].pending.wait();
+  if (around_wait_) around_wait_(false);
 }
 
 }  // namespace tightloop

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "dist/processes.h"
@@ -29,6 +31,8 @@ class WeightGather {
   void wait_outside() { wait(outside_); }
   void wait_block(size_t block) { wait(block < turns_.size() ? turns_[block] : order_.size()); }
   void wait_all() { wait(order_.size()); }
+  /// See Optimizer::watch_waits.
+  void watch_waits(std::function<void(bool begins)> around) { around_wait_ = std::move(around); }
   /// Those under way are not waited for any more.
   void drop();
 
@@ -42,12 +46,14 @@ class WeightGather {
   void wait(size_t turns);
   void choose_order(const Layers& layers);
 
+  const ShardPlan plan_;
   Processes& processes_;
   std::vector<Bucket> buckets_;
   std::vector<size_t> order_;  // of travelling
   std::vector<size_t> turns_;  // by block: how many of them it needs
   size_t outside_ = 0;         // how many hold something that is in no block
   size_t arrived_ = 0;
+  std::function<void(bool begins)> around_wait_;
   std::vector<at::Tensor> own_;
 };
 

@@ -16,6 +16,7 @@
 #include "core/log.h"
 #include "core/terminal/progress_line.h"
 #include "core/terminal/terminal.h"
+#include "train/run/verify_file.h"
 
 namespace tightloop {
 
@@ -74,33 +75,10 @@ nlohmann::json write_tensors(const fs::path& folder, const char* name, const Nam
 Safetensors read_tensors(const fs::path& folder, const char* name, const nlohmann::json& state) {
   const fs::path path = folder / name;
   if (!path_exists(path)) throw checkpoint_error("'{}' is missing.", path.string());
-  const auto& expected = state.at("files").at(name);
   const MappedFile file(path);
-  if (file.bytes().size() != expected.at("bytes").get<uint64_t>()) {
-    throw checkpoint_error("'{}' is truncated: {} of {} bytes.", path.string(), file.bytes().size(),
-                           expected.at("bytes").get<uint64_t>());
-  }
   ProgressLine progress(fmt::format("Reading {}", path.string()), file.bytes().size());
-  const auto verify = [&](uint64_t begin, uint64_t bytes, const nlohmann::json& piece) {
-    if (begin > file.text().size() || bytes > file.text().size() - begin ||
-        hex64(hash64(file.text().substr(begin, bytes), progress)) != piece.at("xxh3").get<std::string>())
-      throw checkpoint_error("'{}' is damaged: its checksum does not match.", path.string());
-  };
-  if (!expected.contains("pieces")) {
-    verify(0, file.text().size(), expected);
-    return read_safetensors(path);
-  }
-  uint64_t end = 0;
-  for (const auto& piece : expected.at("pieces")) {
-    if (piece.at("begin").get<uint64_t>() != end)
-      throw checkpoint_error("'{}' is damaged: '{}' does not know all of it.", (folder / kState).string(),
-                             name);
-    verify(end, piece.at("bytes").get<uint64_t>(), piece);
-    end += piece.at("bytes").get<uint64_t>();
-  }
-  if (end != file.text().size())
-    throw checkpoint_error("'{}' is damaged: '{}' does not know all of it.", (folder / kState).string(),
-                           name);
+  verify_file(file, state.at("files").at(name),
+              [&](std::string_view text) { return hash64(text, progress); });
   return read_safetensors(path);
 }
 

@@ -10,7 +10,10 @@
 #include "core/log.h"
 #include "core/terminal/progress_line.h"
 #include "core/terminal/terminal.h"
+#include "train/run/run_files.h"
 #include "train/run/run_settings.h"
+#include "train/run/shared_files.h"
+#include "train/run/snapshot.h"
 
 namespace tightloop {
 
@@ -19,6 +22,21 @@ namespace {
 bool says_consumed(const Checkpoint& checkpoint) { return checkpoint.metadata.contains("consumed"); }
 
 }  // namespace
+
+struct RunHistory::Order {
+  int64_t step = 0;
+  Snapshot state;
+  std::shared_ptr<SharedCheckpoint> shared;
+  nlohmann::json metadata;
+  Recipe recipe;
+  bool last = false, waits = false;  // for its end
+  std::chrono::steady_clock::time_point asked;
+  double held_up = 0;  // seconds that training waited until it could go on
+};
+
+RunHistory::RunHistory(const RunFolder& run, Recipe& recipe, Processes& processes, Device& device)
+    : run_(run), recipe_(recipe), processes_(processes), device_(device), events_(run.events()) {}
+RunHistory::~RunHistory() = default;
 
 int64_t samples_consumed(const Checkpoint& checkpoint, const RunFolder& run, Processes& processes) {
   if (says_consumed(checkpoint)) return checkpoint.metadata["consumed"].get<int64_t>();
@@ -69,7 +87,7 @@ void RunHistory::forget_best(int64_t until) {
 }
 
 void RunHistory::begin() {
-  if (processes_.main()) files_.emplace(run_);
+  if (processes_.main()) files_ = std::make_unique<RunFiles>(run_);
   save_tried_ = std::chrono::steady_clock::now();
 }
 

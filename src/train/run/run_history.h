@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -17,13 +18,14 @@
 #include "train/run/best_evaluation.h"
 #include "train/run/checkpoint.h"
 #include "train/run/run_events.h"
-#include "train/run/run_files.h"
 #include "train/run/run_folder.h"
-#include "train/run/shared_files.h"
-#include "train/run/snapshot.h"
 #include "train/settings/recipe.h"
 
 namespace tightloop {
+
+class RunFiles;
+class SharedCheckpoint;
+class Snapshot;
 
 /// What a checkpoint is made of, besides the history.
 struct RunSnapshot {
@@ -44,8 +46,8 @@ struct RunSnapshot {
 class RunHistory {
  public:
   /// `recipe` is the trainer's, completed as it is resolved.
-  RunHistory(const RunFolder& run, Recipe& recipe, Processes& processes, Device& device)
-      : run_(run), recipe_(recipe), processes_(processes), device_(device), events_(run.events()) {}
+  RunHistory(const RunFolder& run, Recipe& recipe, Processes& processes, Device& device);
+  ~RunHistory();
 
   /// What checkpoints say about this run: stage, parent, adapters, ...
   nlohmann::json& metadata() { return metadata_; }
@@ -113,16 +115,7 @@ class RunHistory {
 
  private:
   /// What a save needs of this object at the moment it is asked for.
-  struct Order {
-    int64_t step = 0;
-    Snapshot state;
-    std::shared_ptr<SharedCheckpoint> shared;
-    nlohmann::json metadata;
-    Recipe recipe;
-    bool last = false, waits = false;  // for its end
-    std::chrono::steady_clock::time_point asked;
-    double held_up = 0;  // seconds that training waited until it could go on
-  };
+  struct Order;
   /// What was the best by a checkpoint of step `until` is no best of what is to come.
   void forget_best(int64_t until);
   /// Sorts out which checkpoints made in passing the next save leaves, once the one before is done.
@@ -148,7 +141,7 @@ class RunHistory {
   RunEvents events_;
   nlohmann::json metadata_ = nlohmann::json::object();
   nlohmann::json origin_ = nlohmann::json::object();  // of the main process
-  std::optional<RunFiles> files_;                     // of the main process, while it trains
+  std::unique_ptr<RunFiles> files_;                   // of the main process, while it trains
   BestEvaluation best_{recipe_.train.best_by};
   int64_t evaluated_ = 0, saved_ = 0;
   std::chrono::steady_clock::time_point save_tried_;

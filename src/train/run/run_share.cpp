@@ -2,10 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <random>
+#include <thread>
 
 #include "core/files.h"
 #include "core/hash.h"
+#include "core/interrupt.h"
 #include "core/log.h"
 #include "dist/send_files.h"
 #include "train/run/checkpoint.h"
@@ -51,11 +55,11 @@ RunShare::RunShare(const RunFolder& run, Processes& processes) : processes_(proc
   if (!processes.several()) return;
   if (processes.main()) {
     const Token token(run);
-    broadcast_text(processes, token.clue());
+    processes.broadcast_text(token.clue());
     everywhere_ = !processes.any(false);
     all_may_write_ = !processes.any(false);  // and nobody looks any more
   } else {
-    const auto clue = broadcast_text(processes, {});
+    const auto clue = processes.broadcast_text({});
     own_ = !sees(clue);
     everywhere_ = !processes.any(own_);
     all_may_write_ = !processes.any(!may_write(clue));
@@ -92,6 +96,21 @@ void RunShare::send_checkpoint(int64_t step) {
   drop_checkpoints();
   const auto folder = processes_.main() ? checkpoint_folder(run_.checkpoints(), step) : fs::path();
   send({folder.lexically_relative(run_.root())});
+  if (!own_ && !processes_.main()) wait_until_seen(step);
+}
+
+// Reading the folder asks the server anew, which looking for a name need not. Who waits in vain gets an error
+// when it reads.
+void RunShare::wait_until_seen(int64_t step) const {
+  constexpr std::chrono::seconds kLongest{100};
+  constexpr std::chrono::milliseconds kLook{100};
+  const auto end = std::chrono::steady_clock::now() + kLongest;
+  while (std::ranges::count(checkpoint_steps(run_.checkpoints()), step) == 0 &&
+         std::chrono::steady_clock::now() < end) {
+    processes_.check();
+    throw_if_interrupted();
+    std::this_thread::sleep_for(kLook);
+  }
 }
 
 void RunShare::drop_checkpoints() {

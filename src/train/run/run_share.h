@@ -29,6 +29,8 @@ class RunShare {
   // What the main process has of these is in everybody's run() afterwards; until then nobody goes on.
   void send_settings();  // config.yaml and tokenizers
   void send_prepared();  // tokenizers and the index of raw files
+  /// Where everybody sees the run, those that do not see the checkpoint yet wait for it: network file systems
+  /// (NFS) show other machines a new folder up to a minute later.
   void send_checkpoint(int64_t step);
 
   /// Once they are loaded.
@@ -36,6 +38,7 @@ class RunShare {
 
  private:
   void send(const std::vector<std::filesystem::path>& names);
+  void wait_until_seen(int64_t step) const;
 
   Processes& processes_;
   RunFolder run_;

@@ -41,11 +41,11 @@ std::vector<Fact> start_facts(Recipe recipe) {
   facts.push_back({"number of data files", std::to_string(files.size()), ExitCode::kData});
   for (size_t i = 0; i < files.size(); ++i) {
     const auto& file = files[i];
-    // By number and not by name: the same file may be elsewhere on another machine.
+    // Compared by number and not by name: the same file may be elsewhere on another machine.
     facts.push_back({fmt::format("as data file {} ({})", i + 1, file.at("part").get<std::string>()),
                      fmt::format("{} bytes with hash {}", file.at("bytes").get<uint64_t>(),
                                  file.at("xxh3").get<std::string>()),
-                     ExitCode::kData});
+                     ExitCode::kData, fmt::format("'{}'", file.at("path").get<std::string>())});
   }
   return facts;
 }

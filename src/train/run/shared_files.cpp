@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/hash.h"
+#include "train/run/verify_file.h"
 
 namespace tightloop {
 
@@ -31,7 +32,7 @@ SharedFile::SharedFile(std::string name, const std::vector<StateSlice>& slices, 
   for (const auto& slice : slices) add(slice.name, slice.sizes, slice.values.scalar_type());
   for (const auto& [tensor, values] : common) add(tensor, values.sizes().vec(), values.scalar_type());
   std::map<std::string, SafetensorsLayout::Tensor> all;
-  for (const auto& text : all_texts(list.dump(), processes))
+  for (const auto& text : processes.gather(list.dump()))
     for (const auto& entry : nlohmann::json::parse(text)) {
       const auto tensor = entry[0].get<std::string>();
       all.insert(
@@ -83,6 +84,23 @@ nlohmann::json SharedFile::write(const std::filesystem::path& folder, const Name
   return pieces;
 }
 
+namespace {
+
+/// What others have written on other machines may be theirs alone: some file systems let one process
+/// overwrite what is beside its own piece, with what was there before.
+void read_back(const std::filesystem::path& path, const nlohmann::json& said) {
+  try {
+    verify_file(MappedFile(path), said, [](std::string_view text) { return hash64(text); });
+  } catch (const Error& error) {
+    throw checkpoint_error(
+        "{} Several processes have written it, and their disk does not have what each wrote: is it made for "
+        "that?",
+        error.what());
+  }
+}
+
+}  // namespace
+
 SharedCheckpoint::SharedCheckpoint(SharedFile weights, SharedFile optimizer, Processes& processes)
     : weights_(std::move(weights)), optimizer_(std::move(optimizer)), processes_(processes), number_([] {
         static std::atomic<int64_t> made = 0;
@@ -119,8 +137,10 @@ nlohmann::json SharedCheckpoint::write(const std::filesystem::path& folder, cons
   }
   processes_.remove_post(post_name("folder"));
   state_ = kDone, ++saves_;
-  return {{weights_.name(), joined_pieces(weights, weights_.bytes())},
-          {optimizer_.name(), joined_pieces(optimizer, optimizer_.bytes())}};
+  const nlohmann::json files{{weights_.name(), joined_pieces(weights, weights_.bytes())},
+                             {optimizer_.name(), joined_pieces(optimizer, optimizer_.bytes())}};
+  for (const auto& [name, said] : files.items()) read_back(folder / name, said);
+  return files;
 }
 
 void SharedCheckpoint::end() noexcept {

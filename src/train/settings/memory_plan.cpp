@@ -7,9 +7,9 @@
 #include "core/error.h"
 #include "ops/config.h"
 #include "ops/loss/fused_head.h"
+#include "ops/optim/muon.h"
 #include "train/engine/loss.h"
 #include "train/engine/precision.h"
-#include "train/optim/bucket_plan.h"
 
 namespace tightloop {
 
@@ -110,6 +110,15 @@ double MemoryPlanner::muon_parameters() const {
   return matrices;
 }
 
+double MemoryPlanner::muon_working(const MatrixCounts& matrices) const {
+  const auto compute = element_ < 4 ? c10::ScalarType::BFloat16 : c10::ScalarType::Float;
+  double most = 0;  // one shape after the other
+  for (const auto& [shape, count] : matrices)
+    most = std::max(most,
+                    ops::muon_workspace(count, shape.first, shape.second, compute, cuda_ && !ops::plain()));
+  return most;
+}
+
 MemoryPlanner MemoryPlanner::among(const DistConfig& dist, int64_t world) const {
   MemoryPlanner planner = *this;
   if (world == 1) return planner;
@@ -124,6 +133,8 @@ MemoryPlanner MemoryPlanner::among(const DistConfig& dist, int64_t world) const 
   Share share{.owned = static_cast<double>(plan.most_owned),
               .owned_matrices = static_cast<double>(plan.most_owned_matrices),
               .taken_at_once = dist.overlap};
+  for (const MatrixCounts& matrices : plan.muon_matrices)
+    share.update_working = std::max(share.update_working, muon_working(matrices));
   for (const auto& parameter : model->parameters().all())
     share.largest_gradient =
         std::max(share.largest_gradient, static_cast<double>(element_ * parameter.value.numel()));
@@ -135,11 +146,13 @@ MemoryPlanner MemoryPlanner::among(const DistConfig& dist, int64_t world) const 
     if (!cuda_ && dist.shard == Sharding::kOptimizer && bucket.owner == BucketExtent::kSliced)
       received += bucket.gradient_bytes;
   }
+  share.summed = share.buckets;
   share.buckets += received;
   if (dist.shard == Sharding::kGradients) {
     // One that is filled, and those under way (GradientExchange::kUnderWay), which Gloo receives elsewhere.
     const double at_once = cuda_ ? 3 : 5;
     share.buckets = std::min(share.buckets, kWide * share.owned + at_once * largest);
+    share.summed = std::min(share.summed, kWide * share.owned);
     share.taken_at_once = true;
   }
   planner.share_ = share;
@@ -203,6 +216,13 @@ MemoryPlan MemoryPlanner::plan(const MemoryChoice& choice) const {
     gradients += e * parameters_of_a_block();
   }
   consider(e * P + (model_.tie_embeddings ? e * table : 0), 0, activations.state);
+  // The update reads gradients where they were added up, or those that backward left.
+  MemoryPlan update = held;
+  if (share_) update.gradients += share_->summed - share_->buckets;
+  if (!share_ && choice.accumulate == 1 && train_.set_to_none) update.gradients += e * P;
+  update.working +=
+      share_ ? share_->update_working : muon_working(muon_matrices(*make_shapes(model_), train_.optimizer));
+  if (update.total() > most.total()) most = update;
   return most;
 }
 

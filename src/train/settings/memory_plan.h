@@ -9,6 +9,7 @@
 #include "model/activation_memory.h"
 #include "model/model_size.h"
 #include "train/dist_config.h"
+#include "train/optim/bucket_plan.h"
 #include "train/settings/recipe.h"
 
 namespace tightloop {
@@ -61,13 +62,17 @@ class MemoryPlanner {
   /// What processes that train together hold besides, or do not.
   struct Share {
     double owned = 0, owned_matrices = 0;  // parameters that it updates, and those of them that Muon does
-    double buckets = 0;                    // of gradients, in bytes
+    double buckets = 0;                    // of gradients, in bytes, while they arrive
+    double summed = 0;                     // the same when they have, and the update reads them
     double largest_gradient = 0;           // bytes
+    double update_working = 0;             // bytes
     bool taken_at_once = false;            // gradients leave the parameters as backward makes them
   };
 
   double parameters_of_a_block() const;
   double muon_parameters() const;
+  /// What Muon's update of so many matrices works in.
+  double muon_working(const MatrixCounts& matrices) const;
 
   ModelConfig model_;
   TrainConfig train_;

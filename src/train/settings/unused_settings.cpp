@@ -58,7 +58,16 @@ std::vector<std::string> unused_settings(const Recipe& recipe) {
   const auto& schedule = train.schedule;
   const bool wsd = schedule == ScheduleKind::kWsd,
              ends = is_one_of(schedule, {ScheduleKind::kCosine, ScheduleKind::kLinear, ScheduleKind::kWsd});
+  const int64_t step_tokens = train.micro_batch * recipe.data.seq_len * recipe.world;
+  const bool alone = recipe.world == 1,
+             accumulates = train.accumulate > 1 || (!pairs && train.step_tokens > step_tokens);
   const std::vector<Rule> rules{
+      {alone,
+       {"dist.shard", "dist.reduce", "dist.overlap", "dist.bucket_mb", "dist.backend"},
+       "is for several processes, and this is one (docs/several_gpus.md)"},
+      {!alone && accumulates,
+       {"dist.reduce"},
+       "is for steps of one micro-batch; the sums of several (train.accumulate) are fp32, and travel so"},
       {train.precision != Precision::kFp8, {"train.fp8_head"}, "is for train.precision fp8"},
       {!pairs,
        {"model.share_embeddings", "model.norm_place", "model.positions", "model.activation",
@@ -118,6 +127,7 @@ std::vector<std::string> unused_settings(const Recipe& recipe) {
   add_changed(changed, "train", train);
   add_changed(changed, "lora", lora);
   add_changed(changed, "eval", recipe.eval);
+  add_changed(changed, "dist", recipe.dist);
   std::vector<std::string> sentences;
   for (const Rule& rule : rules)
     for (const auto& setting : rule.settings)
