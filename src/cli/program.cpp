@@ -23,6 +23,8 @@
 
 namespace tightloop::cli {
 
+void add_serve(CLI::App& app);
+
 namespace {
 
 constexpr const char* kAbout = "Tightloop trains transformers from raw text to a finished model.";
@@ -60,6 +62,7 @@ void add_verbs(CLI::App& app, const Settings& settings) {
   add_eval(app, settings);
   add_generate(app);
   add_chat(app, settings);
+  add_serve(app);
   add_report(app);
   add_inspect(app, settings);
   add_translate(app);
