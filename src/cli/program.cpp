@@ -23,8 +23,6 @@
 
 namespace tightloop::cli {
 
-void add_serve(CLI::App& app);
-
 namespace {
 
 constexpr const char* kAbout = "Tightloop trains transformers from raw text to a finished model.";

@@ -40,7 +40,8 @@ void ServeConfig::describe(Fields& fields) {
       .range(16, kMany);
   fields.add("prefill_tokens", prefill_tokens, "Tokens of prompts that one pass of a model reads")
       .range(1, 1 << 20);
-  fields.add("share_prefixes", share_prefixes, "Read beginnings of prompts that were read before once only");
+  fields.add("no_shared_prefixes", no_shared_prefixes,
+             "Read each prompt from its beginning, also where that was read before");
 }
 
 }  // namespace tightloop::serve

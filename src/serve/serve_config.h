@@ -23,7 +23,7 @@ struct ServeConfig {
          drain_seconds = 30;
   // The decoder's.
   int64_t running = 64, cache_tokens = 32768, prefill_tokens = 512;
-  bool share_prefixes = true;
+  bool no_shared_prefixes = false;
 
   void describe(Fields& fields);
 };

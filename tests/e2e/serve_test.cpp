@@ -105,7 +105,7 @@ class Serve : public ::testing::Test {
     train(
         "text.yaml' --model.layers 2 --model.width 64 --model.heads 2 --train.device cpu --train.precision "
         "fp32 "
-        "--tokenizer.vocab_size 600 --train.steps 70 --train.micro_batch 6 --train.lr 1e-2 --data.source "
+        "--tokenizer.vocab_size 600 --train.steps 130 --train.micro_batch 6 --train.lr 1e-2 --data.source "
         "jsonl "
         "--data.train talk.jsonl --data.rows pad --data.seq_len 704 --chat.form qwen3 --run.name mine");
     train(
@@ -166,7 +166,8 @@ TEST_F(Serve, TheExamplesOfThePageRunAsTheyStand) {
     if (line == "```sh") {
       inside = true;
     } else if (inside && line == "```") {
-      inside = false, commands.push_back(std::exchange(command, {}));
+      inside = false, command.pop_back();
+      commands.push_back(std::exchange(command, {}));
     } else if (inside) {
       command += line + "\n";
     }

@@ -36,6 +36,7 @@ class ServedTiny {
     model.resolve(run.tokenizer->vocab_size(), 0);
     run.recipe.chat.form = ChatForm::kChatml;
     run.recipe.train.threads = 1;
+    run.metadata = nlohmann::json::object();
     run.model = make_model(model, 7);
     return run;
   }

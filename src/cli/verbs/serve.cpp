@@ -8,7 +8,6 @@
 #include <memory>
 #include <set>
 
-#include "cli/add_choice.h"
 #include "cli/model_choice.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
@@ -94,7 +93,7 @@ void serve_models(ServeArguments& options) {
   const DecoderConfig decoder{.cache_tokens = config.cache_tokens,
                               .running = config.running,
                               .prefill_tokens = config.prefill_tokens,
-                              .share_prefixes = config.share_prefixes};
+                              .share_prefixes = !config.no_shared_prefixes};
   std::vector<std::string> lines;
   for (const auto& [name, folder] : named) {
     throw_if_interrupted();
@@ -123,7 +122,6 @@ void serve_models(ServeArguments& options) {
 
 }  // namespace
 
-void add_serve(CLI::App& app);
 void add_serve(CLI::App& app) {
   auto options = std::make_shared<ServeArguments>();
   auto* verb = app.add_subcommand("serve", "Serve models over HTTP, in the shape of OpenAI's API");
@@ -133,25 +131,25 @@ void add_serve(CLI::App& app) {
           "(default: the newest in runs/)")
       ->allow_extra_args(false);
   options->choice.by_option = true;
-  verb->add_option("--device", options->choice.device, "auto, cpu or cuda:N");
-  add_choice(*verb, "--precision", options->choice.precision,
-             "Compute dtype (default: as it was trained; fp32 on a CPU that is slow at that)",
-             {Precision::kAuto, Precision::kBf16, Precision::kFp32});
+  options->choice.add_device_to(*verb);
   options->config.describe(options->fields);
   for (Field& field : options->fields.all()) {
     std::string name = "--" + field.name();
     std::ranges::replace(name, '_', '-');
     if (field.is_switch()) {
       verb->add_flag_function(
-          name + "{true},--no-" + name.substr(2) + "{false}",
-          [&field, name](int64_t on) { field.set(on > 0 ? "true" : "false", name); }, field.help());
+          name, [&field, name](int64_t) { field.set("true", name); }, field.help());
       continue;
     }
     std::string shown = field.default_text();
     std::erase(shown, '"');
+    const std::string kind = field.kind();
     verb->add_option_function<std::string>(
             name, [&field, name](const std::string& text) { field.set(text, name); }, field.help())
-        ->default_str(shown);
+        ->default_str(shown)
+        ->type_name(kind.starts_with("integer")  ? "INT"
+                    : kind.starts_with("number") ? "FLOAT"
+                                                 : "TEXT");
   }
   verb->footer(
       "docs/serving.md has what can be asked, and how.\n"

@@ -162,7 +162,8 @@ void HttpServer::sweep() {
 bool HttpServer::make_room() {
   if (connections_.size() < options_.connections) return true;
   for (const auto& connection : connections_) {
-    if (connection->exchange || connection->unsent() > 0 || connection->parser.begun()) continue;
+    const bool busy = connection->exchange || connection->unsent() > 0 || connection->parser.begun();
+    if (busy && !connection->draining) continue;
     drop(*connection, Exchange::Lost::kGone);
     sweep();
     return true;
