@@ -31,6 +31,32 @@ std::vector<std::variant<std::string, std::vector<int32_t>>> read_inputs(const n
   }
 }
 
+struct EmbeddingJob {
+  std::vector<std::vector<int32_t>> texts;
+  bool plain = true;  // numbers, not base64
+  nlohmann::json data = nlohmann::json::array();
+  std::atomic<bool> wanted = true;
+  std::function<void(HttpReply)> done{};
+};
+
+/// One text, so that answers go on between two.
+void embed_next(ServedModel& model, const std::shared_ptr<EmbeddingJob>& job) {
+  model.call([&model, job](LanguageModel& language_model) {
+    const size_t at = job->data.size();
+    try {
+      const auto state = mean_state(language_model, job->texts[at]);
+      job->data.push_back(
+          {{"object", "embedding"},
+           {"index", at},
+           {"embedding", job->plain ? nlohmann::json(state) : nlohmann::json(base64(state))}});
+    } catch (const std::exception& error) {
+      return job->done(failure_of(error).reply());
+    }
+    if (job->wanted && job->data.size() < job->texts.size()) return embed_next(model, job);
+    job->done({});
+  });
+}
+
 }  // namespace
 
 void Server::score(const Asked& asked) {
@@ -76,27 +102,21 @@ void Server::embed(const Asked& asked) {
       all.push_back(read_prompt(model, input, longest_of(model, config_.prompt_tokens), "input").ids);
       tokens += static_cast<int64_t>(all.back().size());
     }
-    return [this, asked, &model, all = std::move(all), tokens, plain = format == "float"] {
+    const auto job = std::make_shared<EmbeddingJob>();
+    job->texts = std::move(all);
+    job->plain = format == "float";
+    job->done = [this, asked, job = job.get(), name = model.name(), tokens](HttpReply reply) {
+      if (reply.status == 200)
+        reply.body = json_text({{"object", "list"},
+                                {"data", std::move(job->data)},
+                                {"model", name},
+                                {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}});
+      http_.post([asked, reply = std::move(reply)] { asked->reply(reply); });
+    };
+    return [this, asked, &model, job] {
       wait_for(asked);
-      model.call([this, asked, &model, all, tokens, plain](LanguageModel& language_model) {
-        HttpReply reply;
-        try {
-          nlohmann::json data = nlohmann::json::array();
-          for (const auto& ids : all) {
-            const auto state = mean_state(language_model, ids);
-            data.push_back({{"object", "embedding"},
-                            {"index", data.size()},
-                            {"embedding", plain ? nlohmann::json(state) : nlohmann::json(base64(state))}});
-          }
-          reply.body = json_text({{"object", "list"},
-                                  {"data", std::move(data)},
-                                  {"model", model.name()},
-                                  {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}});
-        } catch (const std::exception& error) {
-          reply = failure_of(error).reply();
-        }
-        http_.post([asked, reply = std::move(reply)] { asked->reply(reply); });
-      });
+      asked->on_lost = [job](Exchange::Lost) { job->wanted = false; };
+      embed_next(model, job);
     };
   });
 }

@@ -47,7 +47,11 @@ class HttpClient {
     }
     return got_;
   }
-  const std::string& got() const { return got_; }
+  /// What comes in so many milliseconds.
+  void read_some_within(int ms) {
+    pollfd waited{socket_, POLLIN, 0};
+    if (::poll(&waited, 1, ms) > 0) read_some(1);
+  }
 
  private:
   bool read_some(int seconds) {

@@ -118,6 +118,7 @@ TEST(GenerationRequest, ValuesThatAreWrongAreNamed) {
                                                                {"stop", "[1]"},
                                                                {"stop", R"([""])"},
                                                                {"stop", "3"},
+                                                               {"stop", "\"" + std::string(2000, 'x') + "\""},
                                                                {"stream", "1"},
                                                                {"stream_options", "{}"},
                                                                {"seed", "1.5"},

@@ -12,6 +12,18 @@
 
 namespace tightloop::testing {
 
+/// A request for a greedy text that does not end early.
+inline nlohmann::json completion(const std::string& prompt, int64_t tokens,
+                                 const nlohmann::json& more = nlohmann::json::object()) {
+  nlohmann::json body{{"model", "tiny"},
+                      {"prompt", prompt},
+                      {"max_tokens", tokens},
+                      {"temperature", 0},
+                      {"ignore_eos", true}};
+  body.update(more);
+  return body;
+}
+
 /// A server of this process with a tiny random model called "tiny", which knows bytes and ChatML.
 class ServedTiny {
  public:

@@ -1,7 +1,5 @@
 #include "serve/server.h"
 
-#include <set>
-
 #include "infer/text_loss.h"
 #include "serve/served.h"
 
@@ -9,19 +7,9 @@ namespace tightloop {
 namespace {
 
 using nlohmann::json;
-using serve::ServeConfig;
+using testing::completion;
 using testing::HttpClient;
 using testing::ServedTiny;
-
-json completion(const std::string& prompt, int64_t tokens, const json& more = json::object()) {
-  json body{{"model", "tiny"},
-            {"prompt", prompt},
-            {"max_tokens", tokens},
-            {"temperature", 0},
-            {"ignore_eos", true}};
-  body.update(more);
-  return body;
-}
 
 /// What the model says by itself.
 std::string alone(const std::string& prompt, SamplingConfig sampling, uint64_t sample = 0,
@@ -230,130 +218,6 @@ TEST(Server, OneConnectionTakesManyRequests) {
   for (size_t at = 0; (at = got.find("text_completion", at)) != std::string::npos; ++at) ++texts;
   EXPECT_EQ(answers, 5u) << got;
   EXPECT_EQ(texts, 2u);
-}
-
-TEST(Server, AClientThatGoesAwayGivesItsPlaceBack) {
-  ServedTiny served({.running = 2});
-  for (const bool stream : {true, false}) {
-    HttpClient client(served.port());
-    client.send(testing::http_request("POST", "/v1/completions",
-                                      completion("Once", 500, {{"stream", stream}, {"n", 2}}).dump()));
-    ASSERT_TRUE(served.reaches([](const DecoderLoad& load) { return load.running == 2; }));
-    client.close();
-    EXPECT_TRUE(served.reaches([](const DecoderLoad& load) { return load.running == 0; }));
-    EXPECT_LT(served.model().load().made_tokens, 1500);
-  }
-  EXPECT_NE(served.get("/metrics").body.find("code=\"499\"} "), std::string::npos);
-}
-
-TEST(Server, ASlowReaderIsCutOffAndHoldsNobodyUp) {
-  ServedTiny served({.choices = 16, .stream_kib = 64});
-  HttpClient slow(served.port(), /*receive_buffer=*/4096);
-  slow.send(
-      testing::http_request("POST", "/v1/completions",
-                            completion("Once", 500, {{"stream", true}, {"n", 16}, {"logprobs", 20}}).dump()));
-  ASSERT_TRUE(served.reaches([](const DecoderLoad& load) { return load.running == 16; }));
-  EXPECT_EQ(served.post("/v1/completions", completion("Once", 10)).status, 200);
-  EXPECT_TRUE(served.reaches([](const DecoderLoad& load) { return load.running == 0; }));
-  EXPECT_LT(served.model().load().made_tokens, 16 * 500) << "it was cut off before the end";
-  EXPECT_EQ(slow.read_to_end().find("[DONE]"), std::string::npos);
-}
-
-TEST(Server, WhoComesWhenTheQueueIsFullIsToldToComeAgain) {
-  ServedTiny served({.queue = 0, .running = 1});
-  HttpClient first(served.port());
-  first.send(testing::http_request("POST", "/v1/completions", completion("Once", 500).dump()));
-  ASSERT_TRUE(served.reaches([](const DecoderLoad& load) { return load.running == 1; }));
-  const auto second = served.post("/v1/completions", completion("Once", 3));
-  EXPECT_EQ(second.status, 429);
-  EXPECT_NE(second.head.find("Retry-After: "), std::string::npos);
-  EXPECT_EQ(second.json()["error"]["type"], "rate_limit_error");
-  EXPECT_EQ(served.get("/health").status, 200);
-  first.close();
-  ASSERT_TRUE(served.reaches([](const DecoderLoad& load) { return load.running == 0; }));
-}
-
-TEST(Server, ConnectionsAndTimesAreLimited) {
-  {
-    ServedTiny served({.connections = 2, .receive_seconds = 0.3});
-    HttpClient one(served.port()), two(served.port());
-    one.send("GET /he"), two.send("GET /he");
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    HttpClient three(served.port());
-    three.send(testing::http_request("GET", "/health"));
-    const auto full = testing::parsed_answer(three.read_to_end());
-    EXPECT_EQ(full.status, 503);
-    EXPECT_TRUE(full.json().contains("error")) << full.body;
-    EXPECT_EQ(testing::parsed_answer(one.read_to_end()).status, 408);
-    EXPECT_EQ(testing::parsed_answer(two.read_to_end()).status, 408);
-    EXPECT_EQ(served.get("/health").status, 200);
-  }
-  ServedTiny served({.request_seconds = 0.2, .running = 1});
-  const json endless = completion("Once", 500, {{"n", 16}});  // 16 answers, one after another
-  std::vector<std::unique_ptr<HttpClient>> clients;
-  std::multiset<int> statuses;
-  for (int i = 0; i < 4; ++i) {
-    clients.push_back(std::make_unique<HttpClient>(served.port()));
-    clients.back()->send(testing::http_request("POST", "/v1/completions", endless.dump()));
-  }
-  for (const auto& client : clients) statuses.insert(testing::parsed_answer(client->read_to_end()).status);
-  EXPECT_GE(statuses.count(503), 1u) << "it had not begun";
-  EXPECT_GE(statuses.count(504), 1u) << "it had";
-  EXPECT_EQ(statuses.count(503) + statuses.count(504), 4u);
-}
-
-TEST(Server, DrainsBeforeItEnds) {
-  ServedTiny served;
-  HttpClient client(served.port());
-  client.send(
-      testing::http_request("POST", "/v1/completions", completion("Once", 300, {{"stream", true}}).dump()));
-  client.read_until("data: ");
-  served.ask_to_stop();
-  testing::HttpAnswered health;
-  for (int i = 0; i < 50 && health.status != 503; ++i) health = served.get("/health");
-  EXPECT_EQ(health.json(), (json{{"status", "draining"}}));
-  EXPECT_EQ(served.post("/v1/completions", completion("Once", 3)).status, 503);
-  EXPECT_NE(client.read_to_end().find("[DONE]"), std::string::npos);
-  EXPECT_TRUE(served.stop());
-}
-
-TEST(Server, WhatDoesNotEndInTimeIsCutOffWithAReason) {
-  ServedTiny served({.choices = 16, .drain_seconds = 0.1, .running = 1});
-  HttpClient client(served.port());
-  client.send(testing::http_request("POST", "/v1/completions",
-                                    completion("Once", 500, {{"stream", true}, {"n", 16}}).dump()));
-  client.read_until("data: ");
-  EXPECT_FALSE(served.stop());
-  const std::string& got = client.read_to_end();
-  EXPECT_NE(got.find("the server is shutting down"), std::string::npos);
-  EXPECT_EQ(got.find("[DONE]"), std::string::npos);
-}
-
-TEST(Server, AKeyIsAskedFor) {
-  ServedTiny served({}, "secret");
-  EXPECT_EQ(served.get("/health").status, 200);
-  EXPECT_EQ(served.get("/").status, 200);
-  for (const char* path : {"/v1/models", "/metrics"}) {
-    EXPECT_EQ(served.get(path).status, 401);
-    EXPECT_EQ(served.get(path, "Authorization: Bearer wrong\r\n").status, 401);
-    EXPECT_EQ(served.get(path, "Authorization: Bearer secret\r\n").status, 200);
-  }
-  const auto refused = served.post("/v1/completions", completion("Once", 3));
-  EXPECT_EQ(refused.status, 401);
-  EXPECT_EQ(error_code(refused), "invalid_api_key");
-  EXPECT_EQ(served.post("/v1/completions", completion("Once", 3), "Authorization: Bearer secret\r\n").status,
-            200);
-}
-
-TEST(Server, OpenAddressesAndPortsInUseAreRefused) {
-  const auto open =
-      testing::error_of(ExitCode::kUsage, [] { serve::Server({.host = "0.0.0.0", .port = 0}, ""); });
-  EXPECT_NE(open.find("--api-key-file"), std::string::npos) << open;
-  serve::Server({.host = "0.0.0.0", .port = 0}, "key");
-  ServedTiny served;
-  const auto used = testing::error_of(ExitCode::kUsage, [&] { serve::Server({.port = served.port()}, ""); });
-  EXPECT_NE(used.find("--port"), std::string::npos) << used;
-  testing::error_of(ExitCode::kUsage, [&] { serve::Server({.host = "no.such.host.invalid"}, "key"); });
 }
 
 TEST(Server, ScoresAreThoseOfEval) {

@@ -10,7 +10,7 @@ namespace tightloop::serve {
 namespace {
 
 constexpr int64_t kAnyId = std::numeric_limits<int32_t>::max();
-constexpr size_t kMostStops = 16;
+constexpr size_t kMostStops = 16, kLongestStop = 1024;  // they are looked for at each token
 
 std::vector<int32_t> ids_of(const nlohmann::json& list, const std::string& name) {
   std::vector<int32_t> ids;
@@ -39,6 +39,10 @@ void read_sampling(FieldReader& fields, const RequestLimits& limits, GenerationR
     throw wrong_field("max_completion_tokens", "'max_tokens' and 'max_completion_tokens' differ.");
   request.max_tokens = most ? most : same;
   request.stops = fields.texts("stop", kMostStops);
+  for (const auto& stop : request.stops)
+    if (stop.size() > kLongestStop)
+      throw wrong_field("stop", "a stop string has {} bytes; at most {} are taken.", stop.size(),
+                        kLongestStop);
   for (const auto& stop : request.stops)
     if (stop.empty()) throw wrong_field("stop", "a stop string is empty, which would stop every answer.");
   if (const auto* ids = fields.find("stop_token_ids")) {
