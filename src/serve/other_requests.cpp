@@ -35,7 +35,7 @@ struct EmbeddingJob {
   std::vector<std::vector<int32_t>> texts;
   bool plain = true;  // numbers, not base64
   nlohmann::json data = nlohmann::json::array();
-  std::atomic<bool> wanted = true;
+  std::shared_ptr<std::atomic<bool>> wanted = std::make_shared<std::atomic<bool>>(true);
   std::function<void(HttpReply)> done{};
 };
 
@@ -52,7 +52,7 @@ void embed_next(ServedModel& model, const std::shared_ptr<EmbeddingJob>& job) {
     } catch (const std::exception& error) {
       return job->done(failure_of(error).reply());
     }
-    if (job->wanted && job->data.size() < job->texts.size()) return embed_next(model, job);
+    if (*job->wanted && job->data.size() < job->texts.size()) return embed_next(model, job);
     job->done({});
   });
 }
@@ -114,8 +114,7 @@ void Server::embed(const Asked& asked) {
       http_.post([asked, reply = std::move(reply)] { asked->reply(reply); });
     };
     return [this, asked, &model, job] {
-      wait_for(asked);
-      asked->on_lost = [job](Exchange::Lost) { job->wanted = false; };
+      wait_for(asked, job->wanted);
       embed_next(model, job);
     };
   });
@@ -157,8 +156,7 @@ void Server::translate(const Asked& asked) {
       http_.post([asked, reply = std::move(reply)] { asked->reply(reply); });
     };
     return [this, asked, &translator, wanted, job = std::move(job)]() mutable {
-      wait_for(asked);
-      asked->on_lost = [wanted](Exchange::Lost) { *wanted = false; };
+      wait_for(asked, wanted);
       translator.submit(std::move(job));
     };
   });

@@ -213,8 +213,9 @@ void Server::prepare(const Asked& asked, std::function<std::function<void()>()> 
   });
 }
 
-void Server::wait_for(const Asked& asked) {
-  jobs_.push_back({asked, asked->began() + in_milliseconds(config_.request_seconds)});
+void Server::wait_for(const Asked& asked, const Wanted& wanted) {
+  asked->on_lost = [wanted](Exchange::Lost) { *wanted = false; };
+  jobs_.push_back({asked, wanted, asked->began() + in_milliseconds(config_.request_seconds)});
 }
 
 void Server::generate(const Asked& asked) {
@@ -242,12 +243,14 @@ bool Server::tick(const std::function<bool()>& stop) {
   const auto now = Clock::now();
   for (const auto& one : std::vector(generations_)) one->look_after(now);
   std::erase_if(generations_, [](const auto& one) { return one->done(); });
-  for (const Job& job : jobs_)
-    if (now >= job.until && job.asked->open())
-      job.asked->reply(ApiError{.status = 504,
-                                .message = "the answer takes longer than requests may take here.",
-                                .type = "server_error"}
-                           .reply());
+  const ApiError late{.status = 504,
+                      .message = "the answer takes longer than requests may take here.",
+                      .type = "server_error"};
+  for (const Job& job : jobs_) {
+    if (now < job.until || !job.asked->open()) continue;
+    *job.wanted = false;
+    job.asked->reply(late.reply());
+  }
   std::erase_if(jobs_, [](const Job& job) { return !job.asked->open(); });
   if (!draining_ && stop()) {
     draining_ = true;

@@ -50,8 +50,9 @@ class Server {
   /// Does `prepare` on another thread; what it returns is done on the server's. An ApiError of it is the
   /// reply.
   void prepare(const Asked& asked, std::function<std::function<void()>()> work);
-  /// Another thread will answer; at the deadline that is done without it.
-  void wait_for(const Asked& asked);
+  /// Another thread will answer, as long as this is `wanted`; at the deadline that is done without it.
+  using Wanted = std::shared_ptr<std::atomic<bool>>;
+  void wait_for(const Asked& asked, const Wanted& wanted = std::make_shared<std::atomic<bool>>(true));
   bool admit(const Asked& asked, size_t answers);
 
   ServedModel& model_named(const std::string& name) const;
@@ -75,6 +76,7 @@ class Server {
   std::vector<std::shared_ptr<Generation>> generations_;
   struct Job {
     Asked asked;
+    Wanted wanted;
     Clock::time_point until;
   };
   std::vector<Job> jobs_;
