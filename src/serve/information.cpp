@@ -96,7 +96,7 @@ void Server::give_metrics(const Asked& asked) {
   for_all("tightloop_made_tokens_total", "counter", "Tokens of answers.", &DecoderLoad::made_tokens);
   for_all("tightloop_preemptions_total", "counter",
           "Answers that gave their room in the cache back for a while.", &DecoderLoad::preemptions);
-  const auto histograms = [&](const char* name, const char* help, Histogram AnswerTimes::*histogram) {
+  const auto histograms = [&](const char* name, const char* help, TimeHistogram AnswerTimes::*histogram) {
     lines.begin(name, "histogram", help);
     for (const auto& one : models_)
       lines.text +=

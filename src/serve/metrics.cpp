@@ -6,13 +6,13 @@
 
 namespace tightloop::serve {
 
-void Histogram::observe(double seconds) {
+void TimeHistogram::observe(double seconds) {
   const auto bucket = std::ranges::lower_bound(kBounds, seconds) - kBounds.begin();
   counts_[static_cast<size_t>(bucket)].fetch_add(1, std::memory_order_relaxed);
   microseconds_.fetch_add(static_cast<uint64_t>(std::max(0.0, seconds) * 1e6), std::memory_order_relaxed);
 }
 
-std::string Histogram::text(const std::string& name, const std::string& labels) const {
+std::string TimeHistogram::text(const std::string& name, const std::string& labels) const {
   std::string text;
   uint64_t sum = 0;
   for (size_t i = 0; i < counts_.size(); ++i) {

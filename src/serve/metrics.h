@@ -11,7 +11,7 @@
 namespace tightloop::serve {
 
 /// How often something took how long. From any thread.
-class Histogram {
+class TimeHistogram {
  public:
   static constexpr std::array<double, 16> kBounds{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
                                                   0.5,   1,      2.5,   5,    10,    30,   60,  120};
@@ -26,7 +26,7 @@ class Histogram {
 
 /// What is measured of a model's answers.
 struct AnswerTimes {
-  Histogram first_token, between_tokens;
+  TimeHistogram first_token, between_tokens;
 };
 
 /// Requests by path and status.

@@ -86,7 +86,8 @@ bool CallParser::take_expects_continue() { return std::exchange(expects_continue
 bool CallParser::read_head() {
   while (in_.starts_with("\r\n")) in_.erase(0, 2);  // what some clients put between requests
   const size_t end = in_.find("\r\n\r\n", looked_);
-  if (std::min(end, in_.size()) > limits_.head_bytes) {
+  // Up to three bytes of what ends it may be there.
+  if (end == in_.npos ? in_.size() > limits_.head_bytes + 3 : end > limits_.head_bytes) {
     refuse(431, fmt::format("the request's headers are longer than {} bytes.", limits_.head_bytes));
     return false;
   }
