@@ -13,7 +13,7 @@ using nlohmann::json;
 using testing::contains;
 using testing::TempFolder;
 
-const fs::path kSource = TIGHTLOOP_SOURCE_DIR;
+const fs::path kCheckout = TIGHTLOOP_SOURCE_DIR;
 
 /// Conversations that a tiny model learns by heart in seconds.
 std::string conversations() {
@@ -133,7 +133,7 @@ testing::HttpAnswered post(const Served& served, const std::string& path, const 
 }
 
 TEST_F(Serve, TheRealClientOfOpenAIIsContent) {
-  const fs::path python = kSource / ".deps/watch/bin/python";
+  const fs::path python = kCheckout / ".deps/watch/bin/python";
   if (testing::run(folder_->path(), "'" + python.string() + "' -c 'import openai'").exit_code != 0)
     GTEST_SKIP() << "not here: openai in " << python << " (tools/setup --watch)";
   Served served(folder_->path(), kBoth);
@@ -141,7 +141,7 @@ TEST_F(Serve, TheRealClientOfOpenAIIsContent) {
                           std::to_string(served.port()));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   // The page's Python, with the port that this server has.
-  const std::string page = read_file(kSource / "docs/serving.md");
+  const std::string page = read_file(kCheckout / "docs/serving.md");
   const size_t begin = page.find("```python\n") + 10, end = page.find("```", begin);
   std::string script = page.substr(begin, end - begin);
   script.replace(script.find("8000"), 4, std::to_string(served.port()));
@@ -158,7 +158,7 @@ TEST_F(Serve, TheExamplesOfThePageRunAsTheyStand) {
   write_file_whole(*folder_ / ".curlrc",
                    "connect-to = \"127.0.0.1:8000:127.0.0.1:" + std::to_string(served.port()) +
                        "\"\nsilent\nshow-error\nfail-with-body\n");
-  std::istringstream lines(read_file(kSource / "docs/serving.md"));
+  std::istringstream lines(read_file(kCheckout / "docs/serving.md"));
   std::string command;
   bool inside = false;
   std::vector<std::string> commands;

@@ -87,7 +87,7 @@ void read_message(const nlohmann::json& object, size_t number, ReadMessages& out
   if (content == object.end() || content->is_null()) {
     if (message.role != Role::kAssistant || others.empty())
       throw wrong_field(where + ".content", "a message has no 'content'.");
-    message.content = content == object.end() ? kAbsent : "null";
+    // Empty, as clients mean it: templates look into what is there.
   } else if (content->is_string()) {
     message.text = out.keep(content->get<std::string>());
   } else if (content->is_array()) {
