@@ -44,7 +44,7 @@ class ServedTiny {
     LoadedRun run;
     run.tokenizer = std::make_unique<ByteTokenizer>(std::vector<std::string>{"<|im_start|>", "<|im_end|>"});
     auto& model = run.recipe.model;
-    model.layers = 2, model.width = 32, model.heads = 4, model.init_std = 0.3, model.context = 512;
+    model.layers = 2, model.width = 32, model.heads = 4, model.init_std = 0.3, model.context = 4096;
     model.resolve(run.tokenizer->vocab_size(), 0);
     run.recipe.chat.form = ChatForm::kChatml;
     run.recipe.train.threads = 1;

@@ -17,11 +17,11 @@ TEST(ServerLimits, AClientThatGoesAwayGivesItsPlaceBack) {
   for (const bool stream : {true, false}) {
     HttpClient client(served.port());
     client.send(testing::http_request("POST", "/v1/completions",
-                                      completion("Once", 500, {{"stream", stream}, {"n", 2}}).dump()));
+                                      completion("Once", 3000, {{"stream", stream}, {"n", 2}}).dump()));
     ASSERT_TRUE(served.reaches([](const DecoderLoad& load) { return load.running == 2; }));
     client.close();
     EXPECT_TRUE(served.reaches([](const DecoderLoad& load) { return load.running == 0; }));
-    EXPECT_LT(served.model().load().made_tokens, 1500);
+    EXPECT_LT(served.model().load().made_tokens, 10000);
   }
   EXPECT_NE(served.get("/metrics").body.find("code=\"499\"} "), std::string::npos);
 }
@@ -29,20 +29,20 @@ TEST(ServerLimits, AClientThatGoesAwayGivesItsPlaceBack) {
 TEST(ServerLimits, ASlowReaderIsCutOffAndHoldsNobodyUp) {
   ServedTiny served({.choices = 16, .stream_kib = 64});
   HttpClient slow(served.port(), /*receive_buffer=*/4096);
-  slow.send(
-      testing::http_request("POST", "/v1/completions",
-                            completion("Once", 500, {{"stream", true}, {"n", 16}, {"logprobs", 20}}).dump()));
+  slow.send(testing::http_request(
+      "POST", "/v1/completions",
+      completion("Once", 3000, {{"stream", true}, {"n", 16}, {"logprobs", 20}}).dump()));
   ASSERT_TRUE(served.reaches([](const DecoderLoad& load) { return load.running == 16; }));
   EXPECT_EQ(served.post("/v1/completions", completion("Once", 10)).status, 200);
   EXPECT_TRUE(served.reaches([](const DecoderLoad& load) { return load.running == 0; }));
-  EXPECT_LT(served.model().load().made_tokens, 16 * 500) << "it was cut off before the end";
+  EXPECT_LT(served.model().load().made_tokens, 16 * 3000) << "it was cut off before the end";
   EXPECT_EQ(slow.read_to_end().find("[DONE]"), std::string::npos);
 }
 
 TEST(ServerLimits, WhoComesWhenTheQueueIsFullIsToldToComeAgain) {
   ServedTiny served({.queue = 0, .running = 1});
   HttpClient first(served.port());
-  first.send(testing::http_request("POST", "/v1/completions", completion("Once", 500).dump()));
+  first.send(testing::http_request("POST", "/v1/completions", completion("Once", 3000).dump()));
   ASSERT_TRUE(served.reaches([](const DecoderLoad& load) { return load.running == 1; }));
   const auto second = served.post("/v1/completions", completion("Once", 3));
   EXPECT_EQ(second.status, 429);
@@ -55,7 +55,7 @@ TEST(ServerLimits, WhoComesWhenTheQueueIsFullIsToldToComeAgain) {
 
 TEST(ServerLimits, ConnectionsAndTimesAreLimited) {
   {
-    ServedTiny served({.connections = 2, .receive_seconds = 0.3});
+    ServedTiny served({.connections = 2, .receive_seconds = 1.5});
     HttpClient one(served.port()), two(served.port());
     one.send("GET /he"), two.send("GET /he");
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -68,8 +68,8 @@ TEST(ServerLimits, ConnectionsAndTimesAreLimited) {
     EXPECT_EQ(testing::parsed_answer(two.read_to_end()).status, 408);
     EXPECT_EQ(served.get("/health").status, 200);
   }
-  ServedTiny served({.request_seconds = 0.2, .running = 1});
-  const json endless = completion("Once", 500, {{"n", 16}});  // 16 answers, one after another
+  ServedTiny served({.request_seconds = 1, .running = 1});
+  const json endless = completion("Once", 3000, {{"n", 16}});  // 16 answers, one after another
   std::vector<std::unique_ptr<HttpClient>> clients;
   std::multiset<int> statuses;
   for (int i = 0; i < 4; ++i) {
@@ -86,7 +86,7 @@ TEST(ServerLimits, DrainsBeforeItEnds) {
   ServedTiny served;
   HttpClient client(served.port());
   client.send(
-      testing::http_request("POST", "/v1/completions", completion("Once", 300, {{"stream", true}}).dump()));
+      testing::http_request("POST", "/v1/completions", completion("Once", 3000, {{"stream", true}}).dump()));
   client.read_until("data: ");
   served.ask_to_stop();
   testing::HttpAnswered health;
@@ -101,7 +101,7 @@ TEST(ServerLimits, WhatDoesNotEndInTimeIsCutOffWithAReason) {
   ServedTiny served({.choices = 16, .drain_seconds = 0.1, .running = 1});
   HttpClient client(served.port());
   client.send(testing::http_request("POST", "/v1/completions",
-                                    completion("Once", 500, {{"stream", true}, {"n", 16}}).dump()));
+                                    completion("Once", 3000, {{"stream", true}, {"n", 16}}).dump()));
   client.read_until("data: ");
   EXPECT_FALSE(served.stop());
   const std::string& got = client.read_to_end();

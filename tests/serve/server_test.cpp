@@ -175,7 +175,7 @@ TEST(Server, ErrorsAreOpenAIs) {
   EXPECT_EQ(error_code(served.post("/v1/completions", completion("a", 3, {{"model", "other"}}))),
             "model_not_found");
   EXPECT_EQ(served.post("/v1/completions", completion("a", 3, {{"model", "other"}})).status, 404);
-  const auto longer = served.post("/v1/completions", completion(std::string(600, 'a'), 3));
+  const auto longer = served.post("/v1/completions", completion(std::string(5000, 'a'), 3));
   EXPECT_EQ(longer.status, 400);
   EXPECT_EQ(error_code(longer), "context_length_exceeded");
   EXPECT_EQ(served.post("/v1/completions", completion("a", 3, {{"prompt", {9999}}})).status, 400);
