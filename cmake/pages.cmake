@@ -13,3 +13,10 @@ list(TRANSFORM scripts PREPEND ${page_folder}/)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${page_folder}/report.html ${page_folder}/report.css ${scripts})
 configure_file(${page_folder}/page_files.cpp.in ${CMAKE_BINARY_DIR}/page/page_files.cpp @ONLY)
 target_sources(tightloop_cli PRIVATE ${CMAKE_BINARY_DIR}/page/page_files.cpp)
+
+# The same for the page that 'tightloop serve' gives to a browser.
+set(chat_page_file ${CMAKE_SOURCE_DIR}/src/serve/page/chat.html)
+file(READ ${chat_page_file} chat_page)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${chat_page_file})
+configure_file(${CMAKE_SOURCE_DIR}/src/serve/page/page_file.cpp.in ${CMAKE_BINARY_DIR}/page/page_file.cpp @ONLY)
+target_sources(tightloop_serve PRIVATE ${CMAKE_BINARY_DIR}/page/page_file.cpp)

@@ -109,6 +109,10 @@ void ModelChoice::add_to(CLI::App& verb) {
       "--model,--run", path,
       "A run (also RUN@best, RUN@300: a checkpoint of it), a checkpoint's or a Hugging Face folder "
       "(default: the newest in runs/)");
+  add_device_to(verb);
+}
+
+void ModelChoice::add_device_to(CLI::App& verb) {
   verb.add_option("--device", device, "auto, cpu or cuda:N");
   add_choice(verb, "--precision", precision,
              "Compute dtype (default: as it was trained; fp32 on a CPU that is slow at that)",

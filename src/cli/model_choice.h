@@ -28,6 +28,8 @@ struct ModelChoice {
   std::optional<Precision> precision{};
 
   void add_to(CLI::App& verb);
+  /// The two that say where and how it computes.
+  void add_device_to(CLI::App& verb);
   /// What was named, or the newest run in runs/; which that is goes to the log, once.
   std::string folder() const;
   LoadedRun load() const { return load_model(folder(), device, {}, precision); }

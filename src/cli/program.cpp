@@ -33,7 +33,6 @@ constexpr const char* kExamples =
     "  tightloop train --resume runs/quickstart             go on where a run stopped\n"
     "  tightloop generate --run runs/quickstart --prompt 'reverse stone ='\n"
     "  tightloop chat --run runs/mine                       talk to a model that learned conversations\n"
-    "  tightloop doctor                                     what this machine has, and what is missing\n"
     "Any setting of a recipe can be given as --section.key value; 'tightloop config' lists them.\n"
     "Exit codes: 0 done, 1 failed, 2 command line or settings, 3 data, 4 checkpoint, 5 device or memory,\n"
     "130 interrupted (train saves first; at once by a second Ctrl-C), 141 nobody read the output.";
@@ -60,6 +59,7 @@ void add_verbs(CLI::App& app, const Settings& settings) {
   add_eval(app, settings);
   add_generate(app);
   add_chat(app, settings);
+  add_serve(app);
   add_report(app);
   add_inspect(app, settings);
   add_translate(app);

@@ -30,6 +30,7 @@ void add_generate(CLI::App& app);
 void add_fit(CLI::App& app, const Settings& settings);
 void add_model(CLI::App& app, const Settings& settings);
 void add_chat(CLI::App& app, const Settings& settings);
+void add_serve(CLI::App& app);
 void add_report(CLI::App& app);
 void add_inspect(CLI::App& app, const Settings& settings);
 void add_export(CLI::App& app);

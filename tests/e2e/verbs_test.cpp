@@ -48,6 +48,7 @@ TEST(Program, HelpFitsAScreenAndEveryVerbHasAnExample) {
                            "bench tokenizer",
                            "bench generate",
                            "chat",
+                           "serve",
                            "inspect",
                            "inspect loss",
                            "inspect batch",

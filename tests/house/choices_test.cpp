@@ -66,6 +66,8 @@ TEST(House, ChoicesAreNotComparedAsText) {
       {"model/families/llama/llama_huggingface.cpp", {"llama3"}},
       {"data/render/json_messages.cpp", {"text"}},
       {"data/render/render.cpp", {"auto", "none"}},
+      {"serve/api/generation_request.cpp", {"none"}},
+      {"serve/api/messages.cpp", {"assistant", "text"}},
   };
   const auto names = names_of_choices();
   ASSERT_GT(names.size(), 60u);

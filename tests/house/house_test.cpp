@@ -57,7 +57,7 @@ TEST(House, NoFolderHasMoreThan40Files) {
 
 TEST(House, LayersIncludeOnlyThoseBelowThem) {
   const std::vector<std::string> layers{"core", "tokenizer", "score", "data",  "ops", "model",
-                                        "dist", "train",     "infer", "bench", "cli"};
+                                        "dist", "train",     "infer", "bench", "serve", "cli"};
   const auto rank = [&](const std::string& layer) {
     return std::ranges::find(layers, layer) - layers.begin();
   };
@@ -99,6 +99,7 @@ const std::map<std::string, std::vector<std::vector<std::string>>> kStages{
       {"report/", "watch/"},
       {""}}},
     {"infer", {{"", "decode/"}, {"suite/"}}},
+    {"serve", {{"http/", "page/", "metrics", "serve_config"}, {"engine/"}, {"api/"}, {""}}},
     {"cli", {{"page/"}, {""}, {"bench/", "fit/"}, {"verbs/"}}},
 };
 

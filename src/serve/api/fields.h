@@ -1,0 +1,63 @@
+#pragma once
+
+#include <fmt/core.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "serve/http/http_call.h"
+
+namespace tightloop::serve {
+
+/// Why a request is not answered, for its client.
+struct ApiError {
+  int status = 400;
+  std::string message{}, param{}, code{};
+  std::string type = "invalid_request_error";
+
+  HttpReply reply() const { return error_reply(status, message, type, param, code); }
+};
+
+template <class... Args>
+ApiError wrong_field(std::string_view param, fmt::format_string<Args...> format, Args&&... args) {
+  return {.message = fmt::format(format, std::forward<Args>(args)...),
+          .param = std::string(param),
+          .code = "invalid_value"};
+}
+
+/// The body of a request: an object of JSON. Throws ApiError.
+nlohmann::json read_json_body(std::string_view body);
+
+/// The fields of a request. Each is asked for by its name, once; null counts as absent. Throws ApiError.
+class FieldReader {
+ public:
+  explicit FieldReader(const nlohmann::json& object) : object_(object) {}
+
+  /// Null where it is absent.
+  const nlohmann::json* find(const std::string& name);
+  std::optional<std::string> text(const std::string& name);
+  std::string required_text(const std::string& name);
+  bool truth(const std::string& name, bool otherwise);
+  std::optional<int64_t> integer(const std::string& name, int64_t low, int64_t high);
+  double number(const std::string& name, double otherwise, double low, double high);
+  /// A string, or a list of at most `most` of them.
+  std::vector<std::string> texts(const std::string& name, size_t most);
+
+  /// Fields that clients send and that change nothing here.
+  void ignore(std::initializer_list<const char*> names);
+  /// Refused, unless absent or one of the values that change nothing.
+  void refuse(const std::string& name, std::initializer_list<nlohmann::json> harmless, std::string_view why);
+  /// Refuses what nobody has asked for: it may be meant to change the answer.
+  void refuse_unknown() const;
+
+ private:
+  const nlohmann::json& object_;
+  std::set<std::string> known_;
+};
+
+}  // namespace tightloop::serve
