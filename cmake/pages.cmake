@@ -1,22 +1,34 @@
-# The report's page inside the program: files of src/cli/page become constants of build/page/page_files.cpp. They are
-# read when CMake runs, and CMake runs again when one of them changes.
-set(page_folder ${CMAKE_SOURCE_DIR}/src/cli/page)
-set(scripts series.js chart.js chart_input.js panels.js sections.js report.js)  # in this order, as one script
-set(page_script)
-foreach(file IN LISTS scripts)
-  file(READ ${page_folder}/${file} text)
-  string(APPEND page_script "${text}")
-endforeach()
-file(READ ${page_folder}/report.html page_html)
-file(READ ${page_folder}/report.css page_style)
-list(TRANSFORM scripts PREPEND ${page_folder}/)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${page_folder}/report.html ${page_folder}/report.css ${scripts})
-configure_file(${page_folder}/page_files.cpp.in ${CMAKE_BINARY_DIR}/page/page_files.cpp @ONLY)
-target_sources(tightloop_cli PRIVATE ${CMAKE_BINARY_DIR}/page/page_files.cpp)
+# Pages inside the program: their files become constants of a .cpp that CMake writes. They are read when CMake runs, and
+# CMake runs again when one of them changes.
 
-# The same for the page that 'tightloop serve' gives to a browser.
-set(chat_page_file ${CMAKE_SOURCE_DIR}/src/serve/page/chat.html)
-file(READ ${chat_page_file} chat_page)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${chat_page_file})
-configure_file(${CMAKE_SOURCE_DIR}/src/serve/page/page_file.cpp.in ${CMAKE_BINARY_DIR}/page/page_file.cpp @ONLY)
-target_sources(tightloop_serve PRIVATE ${CMAKE_BINARY_DIR}/page/page_file.cpp)
+# tightloop_page(layer OUTPUT file HTML file STYLES files... SCRIPTS files...): files relative to src/. Styles and scripts
+# are put together in this order. The constants are those of page_files.cpp.in beside the HTML.
+function(tightloop_page layer)
+  cmake_parse_arguments(PAGE "" "OUTPUT;HTML" "STYLES;SCRIPTS" ${ARGN})
+  foreach(part IN ITEMS HTML STYLES SCRIPTS)
+    set(text_${part})
+    foreach(file IN LISTS PAGE_${part})
+      file(READ ${CMAKE_SOURCE_DIR}/src/${file} text)
+      string(APPEND text_${part} "${text}")
+      set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${file})
+    endforeach()
+  endforeach()
+  set(page_html "${text_HTML}")
+  set(page_style "${text_STYLES}")
+  set(page_script "${text_SCRIPTS}")
+  get_filename_component(folder ${PAGE_HTML} DIRECTORY)
+  configure_file(${CMAKE_SOURCE_DIR}/src/${folder}/page_files.cpp.in ${CMAKE_BINARY_DIR}/page/${PAGE_OUTPUT} @ONLY)
+  target_sources(tightloop_${layer} PRIVATE ${CMAKE_BINARY_DIR}/page/${PAGE_OUTPUT})
+endfunction()
+
+# What styles and scripts of all pages share comes first.
+set(shared_style serve/page/look.css)
+set(shared_script serve/page/element.js)
+
+set(scripts series.js chart.js chart_input.js panels.js sections.js report.js)
+list(TRANSFORM scripts PREPEND cli/page/)
+tightloop_page(cli OUTPUT report_files.cpp HTML cli/page/report.html STYLES ${shared_style} cli/page/report.css SCRIPTS ${shared_script} ${scripts})
+
+set(scripts inline markdown store server message talk notice list settings translate losses main)
+list(TRANSFORM scripts REPLACE "(.+)" "serve/page/chat_\\1.js")
+tightloop_page(serve OUTPUT chat_files.cpp HTML serve/page/chat.html STYLES ${shared_style} serve/page/chat.css SCRIPTS ${shared_script} ${scripts})

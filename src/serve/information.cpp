@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "serve/api/fields.h"
-#include "serve/page/page_file.h"
+#include "serve/page/chat_page.h"
 #include "serve/server.h"
 
 namespace tightloop::serve {
@@ -40,11 +40,10 @@ class MetricLines {
 }  // namespace
 
 void Server::give_page(const Asked& asked) {
+  ChatPage page = chat_page();
   asked->reply({.type = "text/html; charset=utf-8",
-                .body = std::string(kChatPage),
-                .headers = {{"Content-Security-Policy",
-                             "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' "
-                             "'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'"}}});
+                .body = std::move(page.html),
+                .headers = {{"Content-Security-Policy", std::move(page.policy)}}});
 }
 
 void Server::give_health(const Asked& asked) {

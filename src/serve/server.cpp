@@ -9,7 +9,6 @@
 #include "core/log.h"
 #include "dist/fault.h"
 #include "serve/api/fields.h"
-#include "serve/page/page_file.h"
 
 namespace tightloop::serve {
 

@@ -113,9 +113,17 @@ class Page:
     def mouse(self, kind, x, y, **more):
         self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", **more)
 
-    def key(self, name):
+    def key(self, name, shift=False, control=False):
+        """A key that is pressed and released; what it writes, it writes."""
+        code = {"Enter": 13, "Tab": 9, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, " ": 32}.get(name)
+        text = {"Enter": "\r"}.get(name, name if len(name) == 1 else "")
+        more = {"modifiers": 8 * shift + 2 * control, **({"windowsVirtualKeyCode": code} if code else {})}
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=name, **({"text": name} if len(name) == 1 and kind == "keyDown" else {}))
+            self.call("Input.dispatchKeyEvent", type=kind, key=name, **more, **({"text": text} if text and kind == "keyDown" else {}))
+
+    def write(self, text):
+        """Into what has the focus, as a keyboard does."""
+        self.call("Input.insertText", text=text)
 
     def picture(self, file, clip=None):
         more = {"clip": {**clip, "scale": 1}, "captureBeyondViewport": True} if clip else {}

@@ -73,8 +73,10 @@ TEST_F(Reports, ThePageHasTheFilesOfTheTree) {
   ASSERT_EQ(report("runs/b").exit_code, 0);
   const auto page = read_file(*folder_ / "runs/b/report.html");
   for (const char* name :
-       {"report.css", "series.js", "chart.js", "chart_input.js", "panels.js", "sections.js", "report.js"})
-    EXPECT_TRUE(contains(page, read_file(fs::path(TIGHTLOOP_SOURCE_DIR "/src/cli/page") / name))) << name;
+       {"serve/page/look.css", "serve/page/element.js", "cli/page/report.css", "cli/page/series.js",
+        "cli/page/chart.js", "cli/page/chart_input.js", "cli/page/panels.js", "cli/page/sections.js",
+        "cli/page/report.js"})
+    EXPECT_TRUE(contains(page, read_file(fs::path(TIGHTLOOP_SOURCE_DIR "/src") / name))) << name;
 }
 
 TEST_F(Reports, SeveralRunsAreWrittenHere) {

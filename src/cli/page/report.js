@@ -91,18 +91,7 @@ function listen() {
   });
   byId('marks').addEventListener('change', () => { view.marks = byId('marks').checked; redraw(); });
   byId('reset').addEventListener('click', () => { view.zoom = null; drawCharts(); });
-  const themes = [['', 'as the system has them'], ['dark', 'dark'], ['light', 'light']];
-  let theme = 0;
-  byId('theme').addEventListener('click', () => {
-    const dark = matchMedia('(prefers-color-scheme: dark)').matches;
-    // The first press changes something: what the system has comes last.
-    const order = dark ? [themes[0], themes[2], themes[1]] : themes;
-    theme = (theme + 1) % 3;
-    const [name, words] = order[theme];
-    if (name) document.documentElement.dataset.theme = name; else delete document.documentElement.dataset.theme;
-    byId('theme').setAttribute('aria-label', `Colours: ${words}`);
-    byId('theme').textContent = name ? name[0].toUpperCase() + name.slice(1) : 'Theme';
-  });
+  themeButton(byId('theme'));
 }
 
 /** While `tightloop report --live` serves the page: its data again, every few seconds. */

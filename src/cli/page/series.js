@@ -1,19 +1,4 @@
-'use strict';
 // What charts need to know of numbers: axes, ticks, smoothing, words.
-
-/** An element. Text is always text: nothing that a run wrote is ever read as HTML. */
-function element(tag, attributes = {}, ...children) {
-  const svg = ['svg', 'g', 'path', 'line', 'text', 'rect', 'circle', 'title'].includes(tag);
-  const made = svg ? document.createElementNS('http://www.w3.org/2000/svg', tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith('on')) made.addEventListener(name.slice(2), value);
-    else if (name === 'colour') made.style.setProperty('--c', value || '');
-    else if (value === true) made.setAttribute(name, '');
-    else if (value !== false && value != null) made.setAttribute(name, value);
-  }
-  made.append(...children.flat().filter((child) => child != null));
-  return made;
-}
 
 const kAxes = [
   { name: 'step', title: 'Steps', words: 'step' },
