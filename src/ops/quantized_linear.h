@@ -2,8 +2,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <optional>
+
+#include "core/choice.h"
 
 namespace tightloop::ops {
 
@@ -34,3 +37,11 @@ at::Tensor quantized_linear_plain(const at::Tensor& x, const at::Tensor& weight,
                                   const std::optional<at::Tensor>& bias = {});
 
 }  // namespace tightloop::ops
+
+namespace tightloop {
+template <>
+inline constexpr auto kChoices<ops::WeightFormat> = std::to_array<Choice<ops::WeightFormat>>({
+    {ops::WeightFormat::kInt8, "int8"},
+    {ops::WeightFormat::kInt4, "int4"},
+});
+}  // namespace tightloop
