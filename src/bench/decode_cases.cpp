@@ -10,6 +10,7 @@
 
 #include "ops/decode/sample_tokens.h"
 #include "ops/linear.h"
+#include "ops/quantized_linear.h"
 
 namespace tightloop {
 
@@ -24,6 +25,8 @@ class DecodeMaker {
 
   std::vector<OpCase> all() {
     for (const auto& [O, I] : s_.weights) few_rows(O, I);
+    for (const auto format : {ops::WeightFormat::kInt8, ops::WeightFormat::kInt4})
+      for (const auto& [O, I] : s_.weights) packed_rows(format, O, I);
     for (const int64_t N : s_.rows) {
       sample("sample_tokens", N, 0, 1);
       sample("sample_tokens (top-k, top-p)", N, 50, 0.9);
@@ -65,6 +68,35 @@ class DecodeMaker {
           products([](const at::Tensor& x, const at::Tensor& w) { return ops::linear(x, w); }),
           products([](const at::Tensor& x, const at::Tensor& w) { return at::linear(x, w); }),
           static_cast<double>(count * bytes) * static_cast<double>(O * I + N * (O + I)))
+          .graph = OpCase::Graphs::kBoth;
+    }
+  }
+
+  /// The same with weights in 8 or 4 bits, against those unpacked.
+  void packed_rows(ops::WeightFormat format, int64_t O, int64_t I) {
+    const at::Tensor packed = ops::quantize(some({O, I}), format);
+    const int64_t count = std::max<int64_t>(1, s_.weight_bytes / packed.numel());
+    const at::Tensor unpacked = ops::dequantize(packed, I, c10::typeMetaToScalarType(options_.dtype()));
+    Tensors inputs(1), wide{unpacked};
+    for (int64_t i = 0; i < count; ++i) inputs.push_back(packed.clone());
+    const auto bytes = unpacked.numel() * unpacked.element_size();
+    while (static_cast<int64_t>(wide.size()) * bytes < s_.weight_bytes) wide.push_back(unpacked.clone());
+    for (const int64_t N : s_.rows) {
+      inputs[0] = some({N, I});
+      add(
+          fmt::format("linear, few rows, {}", name_of(format)), fmt::format("{} x {} x {}", N, I, O), inputs,
+          [](const Tensors& in) {
+            at::Tensor last;
+            for (size_t i = 1; i < in.size(); ++i) last = ops::quantized_linear(in[0], in[i]);
+            return last;
+          },
+          [=](const Tensors& in) {
+            at::Tensor last;
+            for (size_t i = 1; i < in.size(); ++i) last = at::linear(in[0], wide[i % wide.size()]);
+            return last;
+          },
+          static_cast<double>(count) *
+              static_cast<double>(packed.numel() + N * (O + I) * options_.dtype().itemsize()))
           .graph = OpCase::Graphs::kBoth;
     }
   }

@@ -119,6 +119,13 @@ void ModelChoice::add_device_to(CLI::App& verb) {
              {Precision::kAuto, Precision::kBf16, Precision::kFp32});
 }
 
+void ModelChoice::add_weights_to(CLI::App& verb) {
+  add_choice(
+      verb, "--weights", weights,
+      "Weights packed into 8 or 4 bits while they are loaded: less memory, faster decoding (default: as "
+      "they are)");
+}
+
 std::string ModelChoice::folder() const {
   if (!path.empty()) return existing_run(path);
   const auto runs = runs_in("runs");

@@ -26,13 +26,16 @@ std::string existing_run_of(const std::string& name);
 struct ModelChoice {
   std::string path{}, device = "auto";
   std::optional<Precision> precision{};
+  std::optional<ops::WeightFormat> weights{};
 
   void add_to(CLI::App& verb);
   /// The two that say where and how it computes.
   void add_device_to(CLI::App& verb);
+  /// --weights, for verbs of language models.
+  void add_weights_to(CLI::App& verb);
   /// What was named, or the newest run in runs/; which that is goes to the log, once.
   std::string folder() const;
-  LoadedRun load() const { return load_model(folder(), device, {}, precision); }
+  LoadedRun load() const { return load_model(folder(), device, {}, precision, weights); }
 
   bool by_option = false;     // --run names it, else an argument
   mutable bool said = false;  // which run it is

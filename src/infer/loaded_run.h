@@ -7,6 +7,7 @@
 
 #include "core/device.h"
 #include "model/language_model.h"
+#include "ops/quantized_linear.h"
 #include "tokenizer/tokenizer.h"
 #include "train/run/saved_model.h"
 #include "train/settings/recipe.h"
@@ -23,11 +24,13 @@ struct LoadedRun {
 };
 
 /// Loads a run (its newest checkpoint, or that of `step`), a checkpoint's folder or a Hugging Face folder
-/// onto a device: auto, cpu, cuda:N. It computes in `precision` (none: as it was trained).
+/// onto a device: auto, cpu, cuda:N. It computes in `precision` (none: as it was trained), with its weights
+/// packed where `weights` says so (model/quantized_weights.h); it cannot be trained any more then.
 LoadedRun load_model(const std::filesystem::path& path, const std::string& device_name,
-                     std::optional<int64_t> step = {}, std::optional<Precision> precision = {});
+                     std::optional<int64_t> step = {}, std::optional<Precision> precision = {},
+                     std::optional<ops::WeightFormat> weights = {});
 /// The same of what is open: its files may be gone by now, if a training has newer ones.
 LoadedRun load_model(const SavedModel& saved, const std::string& device_name,
-                     std::optional<Precision> precision = {});
+                     std::optional<Precision> precision = {}, std::optional<ops::WeightFormat> weights = {});
 
 }  // namespace tightloop

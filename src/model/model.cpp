@@ -9,8 +9,14 @@
 
 namespace tightloop {
 
+Head Model::used_head() const {
+  Head head = this->head();
+  if (packed_head_.defined()) head.weight_VD = packed_head_;
+  return head;
+}
+
 at::Tensor Model::logits(const at::Tensor& hidden) const {
-  const Head head = this->head();
+  const Head head = used_head();
   const ops::WithoutFp8 as_exported;
   const auto logits = ops::linear(hidden, head.weight_VD);
   if (head.softcap == 0) return logits;

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <utility>
 
 #include "model/model_config.h"
 #include "model/parts/parameters.h"
@@ -22,6 +23,9 @@ class Model {
   virtual ~Model() = default;
 
   virtual Head head() const = 0;
+  /// The head as it is multiplied with: packed, where its weight is read packed beside what else it is.
+  Head used_head() const;
+  void use_packed_head(at::Tensor weight) { packed_head_ = std::move(weight); }
   /// Scores of the next token: hidden (..., D) -> (..., V), in fp32 where there is a softcap.
   at::Tensor logits(const at::Tensor& hidden) const;
 
@@ -33,6 +37,9 @@ class Model {
  protected:
   ModelConfig config_;
   Parameters parameters_;
+
+ private:
+  at::Tensor packed_head_;
 };
 
 /// The model of a configuration without its weights: names, roles and shapes of the parameters, made by the

@@ -10,6 +10,7 @@
 #include "ops/fp8/fp8_linear.h"
 #include "ops/operator.h"
 #include "ops/product.h"
+#include "ops/quantized_linear.h"
 #include "ops/side_gradients.h"
 
 namespace tightloop::ops {
@@ -63,6 +64,7 @@ bool has_products(at::ScalarType dtype) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, Input input) {
+  if (is_quantized(weight)) return quantized_linear(x, weight, bias);
   if (fp8_takes(x, weight)) return fp8_linear(x, weight, bias, input == Input::kKept);
   if (few_rows_take(x, weight, bias)) return few_rows_linear(x, weight, bias);
   if (side_gradients_take(x, weight, bias)) return side_linear(x, weight, bias);

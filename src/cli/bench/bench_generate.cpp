@@ -119,6 +119,7 @@ void add_bench_generate(CLI::App& bench) {
   auto* verb =
       bench.add_subcommand("generate", "Time generation, greedy, the prompt included and without it");
   options->model.add_to(*verb);
+  options->model.add_weights_to(*verb);
   verb->add_option("--prompt-tokens", options->prompt_tokens, "Length of the prompt")->check(at_least(1));
   verb->add_option("--new-tokens", options->new_tokens, "Tokens to generate")->check(at_least(1));
   verb->add_option("--batch", options->batch, "Texts at once")->check(at_least(1));

@@ -163,6 +163,7 @@ void add_chat(CLI::App& app, const Settings& settings) {
   options->sampling.max_tokens = 512;
   auto* verb = app.add_subcommand("chat", "Talk to a model that learned conversations");
   options->model.add_to(*verb);
+  options->model.add_weights_to(*verb);
   add_sampling(*verb, options->sampling);
   verb->add_option("--system", options->system, "A system prompt (default: the recipe's)");
   verb->add_option("--stop", options->stops, "A text that ends an answer; may be given several times")

@@ -212,6 +212,8 @@ void evaluate_translator(const EvalArguments& options, const std::string& folder
              {"--input", "--questions", "--suite", "--window", "--stride", "--batch", "--samples",
               "--temperature", "--max-tokens"},
              "a translator is measured on its held-out pairs");
+  if (options.model.weights)
+    throw usage_error("--weights: a translator's weights stay as they are. Leave it out.");
   auto run = load_translator(saved, options.model.device, options.model.precision);
   const auto applied = apply_settings(run.recipe, settings);
   check_own_data(run.recipe, run_folder, run.metadata, applied);
@@ -247,7 +249,7 @@ void evaluate(const EvalArguments& options, const Settings& settings) {
   if (saved.recipe().model.translates())
     return evaluate_translator(options, folder, run_folder, saved, settings);
   const Suite suite = chosen_suite(options);
-  auto run = load_model(saved, options.model.device, options.model.precision);
+  auto run = load_model(saved, options.model.device, options.model.precision, options.model.weights);
   const auto applied = apply_settings(run.recipe, settings);
   if (options.input.empty()) say_unused(options, {"--window", "--stride"}, "it is for a text (--input)");
   if (!options.input.empty() && options.questions.empty() && options.suite.empty())
@@ -299,6 +301,7 @@ void add_eval(CLI::App& app, const Settings& settings) {
   auto options = std::make_shared<EvalArguments>();
   auto* verb = app.add_subcommand("eval", "Measure a model on held-out data, a text or questions");
   options->model.add_to(*verb);
+  options->model.add_weights_to(*verb);
   verb->add_option("--input", options->input, "A text file: loss, perplexity, bits per byte");
   verb->add_option("--questions", options->questions,
                    "A JSONL file of {question, answer} or {question, choices, answer}");

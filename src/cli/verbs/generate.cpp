@@ -143,6 +143,7 @@ void add_generate(CLI::App& app) {
   auto options = std::make_shared<GenerateArguments>();
   auto* verb = app.add_subcommand("generate", "Let a trained model continue a text");
   options->model.add_to(*verb);
+  options->model.add_weights_to(*verb);
   verb->add_option("--prompt", options->prompt, "The text to continue (default: standard input)");
   verb->add_option("--prompts", options->prompts,
                    "A file of them: one a line, or JSONL with 'prompt' or 'ids'");

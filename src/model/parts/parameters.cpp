@@ -13,6 +13,7 @@
 #include "core/hash.h"
 #include "core/interrupt.h"
 #include "core/random.h"
+#include "ops/quantized_linear.h"
 
 namespace tightloop {
 
@@ -82,7 +83,7 @@ void Parameters::to(at::Device device, at::ScalarType dtype) {
   c10::NoGradGuard no_grad;
   for (auto& parameter : all_) {
     auto& value = parameter.value;
-    value.set_data(value.detach().to(device, dtype));
+    value.set_data(value.detach().to(device, ops::is_quantized(value) ? value.scalar_type() : dtype));
   }
 }
 

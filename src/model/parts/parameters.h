@@ -81,7 +81,7 @@ class Parameters {
   /// matrices that are stacked in it; none: it is one.
   at::Tensor add(const std::string& name, at::IntArrayRef shape, Init init, ParameterRole role,
                  std::vector<int64_t> parts = {});
-  /// Moves every parameter to a device and compute dtype.
+  /// Moves every parameter to a device and compute dtype; packed weights keep theirs.
   void to(at::Device device, at::ScalarType dtype);
 
   /// To be called before the weights of a block are read in training: LanguageModel::run_block does. Who

@@ -8,11 +8,13 @@
 #include <ATen/ops/matmul.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "ops/few_rows.h"
 #include "ops/fp8/fp8_linear.h"
 #include "ops/linear.h"
 #include "ops/operator.h"
 #include "ops/pointwise/activation.h"
 #include "ops/product.h"
+#include "ops/quantized_linear.h"
 
 namespace tightloop::ops {
 
@@ -74,6 +76,8 @@ bool feed_forward_fits(const Tensor& x, const Tensor& up, const Tensor& up_bias,
 }  // namespace
 
 Tensor gelu_feed_forward(const Tensor& x, const Tensor& up, const Tensor& up_bias, const Tensor& down) {
+  if (is_quantized(up) || is_quantized(down) || few_rows_take(x, up, up_bias))
+    return gelu_feed_forward_plain(x, up, up_bias, down);
   TORCH_CHECK(up.dim() == 2 && up.size(1) == x.size(-1) && up_bias.dim() == 1 &&
                   up_bias.size(0) == up.size(0) && down.dim() == 2 && down.size(1) == up.size(0),
               "gelu_feed_forward: x ", x.sizes(), ", up ", up.sizes(), ", its bias ", up_bias.sizes(),

@@ -12,6 +12,7 @@
 #include "ops/fp8/fp8_linear.h"
 #include "ops/linear.h"
 #include "ops/loss/fused_head.h"
+#include "ops/quantized_linear.h"
 #include "train/engine/held_out_sums.h"
 
 namespace tightloop {
@@ -37,7 +38,9 @@ BatchLoss loss_of(LanguageModel& model, const DeviceBatch& batch, const LossSetu
                                                         .documents_BT = batch.documents_BT,
                                                         .document_bounds = batch.document_bounds,
                                                         .random = batch.random});
-  const Head head = model.head();
+  Head head = model.used_head();
+  if (ops::is_quantized(head.weight_VD))  // many rows share it
+    head.weight_VD = ops::dequantize(head.weight_VD, pass.hidden_BTD.size(-1), pass.hidden_BTD.scalar_type());
   const auto wide = head.weight_VD.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const auto scale = setup.scale.defined() ? setup.scale.to(wide) : at::Tensor();
   const ops::LossOptions options{.softcap = head.softcap,

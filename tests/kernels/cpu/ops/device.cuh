@@ -168,6 +168,13 @@ Value atomicAdd(Value* at, Value value) {
 }
 inline int __float_as_int(float value) { return std::bit_cast<int>(value); }
 inline uint32_t __umulhi(uint32_t a, uint32_t b) { return static_cast<uint32_t>(uint64_t{a} * b >> 32); }
+inline uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t which) {
+  const uint64_t bytes = uint64_t{high} << 32 | low;
+  uint32_t made = 0;
+  for (int i = 0; i < 4; ++i)
+    made |= static_cast<uint32_t>(bytes >> (which >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+  return made;
+}
 inline float __expf(float x) { return std::exp(x); }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float __logf(float x) { return std::log(x); }
