@@ -118,7 +118,7 @@ TEST(Server, AStreamSaysTheSameInPieces) {
                  {{"logprobs", 2}, {"stream", true}, {"stream_options", {{"include_usage", true}}}}));
   EXPECT_NE(answer.head.find("text/event-stream"), std::string::npos);
   const auto objects = testing::stream_objects(answer.body);
-  ASSERT_GT(objects.size(), 10u);
+  ASSERT_GT(objects.size(), 3u);  // how many pieces there are depends on who is quicker
   EXPECT_EQ(objects.back(), "DONE");
   std::string text;
   json tokens = json::array(), offsets = json::array();
@@ -256,6 +256,9 @@ TEST(Server, MetricsCount) {
   ServedTiny served;
   served.post("/v1/completions", completion("Once", 5));
   served.get("/nothing");
+  // The load is told behind the last token.
+  EXPECT_TRUE(
+      served.reaches([](const DecoderLoad& load) { return load.running == 0 && load.made_tokens == 5; }));
   const std::string text = served.get("/metrics").body;
   for (const char* line : {"tightloop_requests_total{endpoint=\"/v1/completions\",code=\"200\"} 1\n",
                            "tightloop_requests_total{endpoint=\"other\",code=\"404\"} 1\n",
