@@ -93,7 +93,7 @@ class Page:
             raise RuntimeError(result["exceptionDetails"].get("exception", {}).get("description", "failed") + "\n  in " + expression)
         return result["result"].get("value")
 
-    def wait(self, expression, seconds=20):
+    def wait(self, expression, seconds=60):
         until = time.time() + seconds
         while not self.eval(expression):
             if time.time() > until:
