@@ -222,11 +222,16 @@ __device__ int64_t choose_cut(const Tokens& tokens, const SampledRow<T>& row, ui
   };
   if (row.top_k > 0) {
     const auto wanted = static_cast<uint64_t>(row.top_k);
-    const auto enough = [&](uint64_t least) {
-      return sum([&](uint64_t rank, uint64_t) { return uint64_t{rank >= least}; }) >= wanted;
+    const auto count = [&](uint64_t least) {
+      return sum([&](uint64_t rank, uint64_t) { return uint64_t{rank >= least}; });
     };
-    if (!enough(low)) return -1;
-    low = last_of(low, best, enough);
+    if (count(low) < wanted) return -1;
+    for (uint64_t high = best; low < high;) {
+      const uint64_t middle = high - (high - low) / 2, found = count(middle);
+      if (found >= wanted) low = middle;
+      if (found < wanted) high = middle - 1;
+      if (found == wanted) break;
+    }
     total = from(low);
   }
   if (row.top_p < 1) {
