@@ -7,6 +7,7 @@
 
 #include "cli/wrong_use.h"
 #include "core/error.h"
+#include "core/io/gguf.h"
 #include "train/settings/recipe.h"
 
 namespace tightloop::cli {
@@ -70,9 +71,10 @@ class ArgumentReader {
         if (!verb_->get_parent()) settings_ = takes_settings(word);
         verb_ = one;
         line_.words.push_back(word);
-        ++at_;
+        at_ += arguments_[at_] == word;
         return;
       }
+    if (verb_->get_name() == "inspect" && is_gguf_name(word)) return read_verb("gguf");  // what else
     throw unknown_verb(*verb_, word);
   }
 

@@ -107,8 +107,8 @@ void ModelChoice::add_to(CLI::App& verb) {
   by_option = true;
   verb.add_option(
       "--model,--run", path,
-      "A run (also RUN@best, RUN@300: a checkpoint of it), a checkpoint's or a Hugging Face folder "
-      "(default: the newest in runs/)");
+      "A run (also RUN@best, RUN@300: a checkpoint of it), a checkpoint's or a Hugging Face folder, or a "
+      "GGUF file (default: the newest in runs/)");
   add_device_to(verb);
 }
 

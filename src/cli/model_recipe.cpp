@@ -3,12 +3,14 @@
 #include "cli/model_choice.h"
 #include "cli/recipe.h"
 #include "core/files.h"
+#include "core/io/gguf.h"
 #include "train/run/checkpoint_name.h"
 #include "train/run/saved_model.h"
 
 namespace tightloop::cli {
 
 bool names_model(const std::string& what) {
+  if (is_gguf_name(what) && is_file(what)) return true;
   for (const fs::path& folder : {fs::path(what), fs::path("runs") / what})
     for (const char* file : {"config.yaml", "config.json", "state.json"})
       if (path_exists(folder / file)) return true;

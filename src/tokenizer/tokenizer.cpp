@@ -4,6 +4,7 @@
 #include "core/files.h"
 #include "core/threads.h"
 #include "tokenizer/bpe.h"
+#include "tokenizer/gguf_tokenizer.h"
 #include "tokenizer/hf_json.h"
 #include "tokenizer/jinja/template_files.h"
 #include "tokenizer/openai_files.h"
@@ -48,9 +49,8 @@ std::unique_ptr<Tokenizer> load_file(const fs::path& path) {
   if (extension == ".tiktoken") return std::make_unique<Bpe>(read_tiktoken(path), path.string());
   if (extension == ".model") return std::make_unique<SentencePiece>(read_tokenizer_file(path), path.string());
   throw data_error(
-      "'{}' is not a tokenizer file by its name: tokenizer.json, vocab.json beside merges.txt, *.tiktoken "
-      "and *.model "
-      "are.",
+      "'{}' is not a tokenizer file by its name: tokenizer.json, vocab.json beside merges.txt, *.tiktoken, "
+      "*.model and *.gguf are.",
       path.string());
 }
 
@@ -78,6 +78,7 @@ void Tokenizer::save(const fs::path& folder) const {
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path) {
+  if (is_gguf_name(path) && is_file(path)) return read_gguf_tokenizer(GgufFile(path));
   auto tokenizer = is_folder(path) ? load_folder(path) : load_file(path);
   tokenizer->set_chat(find_chat_template(is_folder(path) ? path : path.parent_path()));
   return tokenizer;

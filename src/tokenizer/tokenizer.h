@@ -78,7 +78,7 @@ class Tokenizer {
 /// What may be a token's name, <...> or [...], that the text begins with; empty if it does not.
 std::string_view bracketed(std::string_view text);
 
-/// Reads a tokenizer from a folder or a file (tokenizer.json; vocab.json + merges.txt; *.tiktoken; *.model).
+/// Reads a folder or a file (tokenizer.json; vocab.json + merges.txt; *.tiktoken; *.model; *.gguf).
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
 
 /// ids[i] becomes the ids of texts[i], by several threads (0: all cores).

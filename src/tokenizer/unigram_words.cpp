@@ -7,60 +7,13 @@
 #include <cstring>
 
 #include "core/hash.h"
+#include "tokenizer/protobuf.h"
 
 namespace tightloop {
 
 namespace {
 
 constexpr std::string_view kSpace = "\xe2\x96\x81";  // the mark that stands for a space in pieces
-
-/// The fields of a protocol buffer, one after the other. Only what a model file needs.
-class ProtobufFields {
- public:
-  explicit ProtobufFields(std::string_view bytes) : bytes_(bytes) {}
-
-  uint64_t number = 0;     // of the field
-  uint64_t value = 0;      // of an integer
-  std::string_view bytes;  // of a string or a message, or the four of a float
-
-  bool next() {
-    uint64_t key = 0;
-    if (!varint(key)) return false;
-    number = key >> 3;
-    switch (key & 7) {
-      case 0:
-        return varint(value);
-      case 2:
-        return varint(value) && take(value);
-      case 5:
-        return take(4);
-      case 1:
-        return take(8);
-      default:
-        return false;
-    }
-  }
-
- private:
-  bool varint(uint64_t& out) {
-    out = 0;
-    for (int shift = 0; shift < 64 && !bytes_.empty(); shift += 7) {
-      const auto byte = static_cast<unsigned char>(bytes_[0]);
-      bytes_.remove_prefix(1);
-      out |= uint64_t{byte & 127u} << shift;
-      if (byte < 128) return true;
-    }
-    return false;
-  }
-  bool take(uint64_t size) {
-    if (size > bytes_.size()) return false;
-    bytes = bytes_.substr(0, size);
-    bytes_.remove_prefix(size);
-    return true;
-  }
-
-  std::string_view bytes_;
-};
 
 // As sentencepiece_model.proto numbers them.
 enum PieceType : uint64_t { kNormal = 1, kUnknown = 2, kControl = 3, kByte = 6 };

@@ -6,8 +6,8 @@ namespace tightloop {
 
 void TrainConfig::describe(Fields& fields) {
   fields.add("init_from", init_from,
-             "Start from the weights of a run (also RUN@best, RUN@300), a checkpoint or a Hugging Face "
-             "folder; its model and tokenizer "
+             "Start from the weights of a run (also RUN@best, RUN@300), a checkpoint, a Hugging Face "
+             "folder or a GGUF file; its model and tokenizer "
              "are taken over where the recipe says nothing else");
   fields.add("init_optimizer", init_optimizer,
              "With a run as train.init_from: its optimizer's moments too; learning rates are this recipe's");

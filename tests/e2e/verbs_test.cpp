@@ -52,6 +52,7 @@ TEST(Program, HelpFitsAScreenAndEveryVerbHasAnExample) {
                            "inspect",
                            "inspect loss",
                            "inspect batch",
+                           "inspect gguf",
                            "average",
                            "export"}) {
     const auto one = run(folder.path(), std::string("tightloop ") + verb + " --help");

@@ -64,6 +64,9 @@ TEST(House, ChoicesAreNotComparedAsText) {
       {"cli/verbs/train.cpp", {"auto"}},
       {"tokenizer/jinja/call_function.cpp", {"last"}},
       {"model/families/llama/llama_huggingface.cpp", {"llama3"}},
+      {"model/families/llama/llama_gguf.cpp", {"none"}},  // words of the GGUF format
+      {"tokenizer/gguf_tokenizer.cpp", {"gpt2", "llama"}},
+      {"tokenizer/gguf_sentencepiece.cpp", {"llama"}},
       {"data/render/json_messages.cpp", {"text"}},
       {"data/render/render.cpp", {"auto", "none"}},
       {"serve/api/generation_request.cpp", {"none"}},

@@ -98,7 +98,7 @@ const std::map<std::string, std::vector<std::vector<std::string>>> kStages{
       {"engine/", "guard/", "settings/memory_plan", "settings/auto_sizes"},
       {"report/", "watch/"},
       {""}}},
-    {"infer", {{"", "decode/"}, {"suite/"}}},
+    {"infer", {{"", "decode/", "export/"}, {"suite/"}}},
     {"serve", {{"http/", "page/", "metrics", "serve_config"}, {"engine/"}, {"api/"}, {""}}},
     {"cli", {{"page/"}, {""}, {"bench/", "fit/"}, {"verbs/"}}},
 };

@@ -18,6 +18,7 @@
 #include "cli/output.h"
 #include "cli/recipe.h"
 #include "cli/verbs.h"
+#include "cli/verbs/inspect_gguf.h"
 #include "core/counted.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -193,7 +194,8 @@ void inspect_batch(const BatchOptions& options, const Settings& settings) {
 }  // namespace
 
 void add_inspect(CLI::App& app, const Settings& settings) {
-  auto* inspect = app.add_subcommand("inspect", "Look into losses and batches, token by token");
+  auto* inspect =
+      app.add_subcommand("inspect", "Look into losses and batches, token by token, and into GGUF files");
   inspect->require_subcommand(1);
   inspect->footer("Example: tightloop inspect loss --run runs/quickstart --row 3");
   auto loss = std::make_shared<InspectLossOptions>();
@@ -217,6 +219,8 @@ void add_inspect(CLI::App& app, const Settings& settings) {
   batch_verb->footer(std::string(kTakesSettings) +
                      "Example: tightloop inspect batch configs/quickstart.yaml --rows 4");
   batch_verb->callback([=] { inspect_batch(*batch, settings); });
+
+  add_inspect_gguf(*inspect);
 }
 
 }  // namespace tightloop::cli

@@ -14,6 +14,7 @@
 #include "model/files/huggingface.h"
 #include "model/files/huggingface_generation.h"
 #include "model/files/safetensors.h"
+#include "model/least_values.h"
 
 namespace tightloop {
 
@@ -64,16 +65,7 @@ void check_sizes(const ModelConfig& config, const TensorFiles& files, const fs::
   for (const auto& [name, tensor] : files.tensors) {
     if (!is_computed(name)) values += static_cast<double>(tensor.numel());
   }
-  // A lower bound, of which no part can overflow: the embedding, and what each layer has at the least.
-  const auto D = static_cast<double>(config.width), L = static_cast<double>(config.layers);
-  const auto queries = static_cast<double>(config.heads) * static_cast<double>(config.head_size);
-  const auto keys = static_cast<double>(config.kv_heads) * static_cast<double>(config.head_size);
-  const double ffn = config.has_experts()
-                         ? 3 * static_cast<double>(config.experts) * static_cast<double>(config.expert_ffn)
-                         : 2 * static_cast<double>(config.ffn);
-  const double needed =
-      static_cast<double>(config.vocab_size) * D + L * D * (2 * queries + 2 * keys + ffn) +
-      (family_of(config).has.learned_positions ? static_cast<double>(config.context) * D : 0);
+  const double needed = least_values(config);
   if (needed > values)
     throw checkpoint_error(
         "'{}' describes a model of {:.4g} values or more, and the files beside it hold {:.4g}.",

@@ -2,11 +2,15 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/files.h"
 #include "data/store/fingerprint.h"
+#include "model/files/gguf.h"
 #include "model/files/huggingface.h"
 #include "model/files/huggingface_generation.h"
+#include "tokenizer/gguf_tokenizer.h"
 #include "train/optim/optimizer.h"
 #include "train/run/checkpoint_name.h"
 #include "train/run/run_settings.h"
@@ -17,12 +21,45 @@ namespace {
 
 constexpr const char* kGeneration = "generation";
 
+/// A GGUF file's settings and what it says about itself. False: it has no tokenizer.
+bool read_gguf(const fs::path& path, Recipe& recipe, nlohmann::json& metadata) {
+  if (!is_gguf_name(path))
+    throw usage_error(
+        "'{}' is a file, and of files only GGUF is read as a model, which ends in .gguf. Of a Hugging Face "
+        "model name the folder.",
+        path.string());
+  const GgufFile file(path);
+  const GgufModel model = read_gguf_model(file);
+  recipe.model = model.config;
+  const GgufSpecialTokens special = read_gguf_special_tokens(file);
+  nlohmann::json generation = nlohmann::json::object();
+  std::vector<int64_t> stops;
+  for (const int64_t id : {special.end, special.end_of_turn, special.end_of_message})
+    if (id >= 0 && std::ranges::find(stops, id) == stops.end()) stops.push_back(id);
+  if (!stops.empty()) generation["eos_token_id"] = stops;
+  if (special.begin >= 0) generation["bos_token_id"] = special.begin;
+  if (special.pad >= 0) generation["pad_token_id"] = special.pad;
+  metadata = {{"dtype", model.dtype},
+              {"gguf_weights", name_of(model.weights)},
+              {kGeneration, generation},
+              {"base_model", json_text(path.stem().string())}};
+  // Where eos_token is not what parts documents, the tokenizer alone does not say it.
+  if (special.end >= 0 && special.end == special.end_of_turn) metadata["end_of_turn"] = special.end;
+  if (!has_gguf_tokenizer(file)) return false;
+  recipe.tokenizer.path = path.string();
+  return true;
+}
+
 }  // namespace
 
 SavedModel::SavedModel(const fs::path& path, std::optional<int64_t> step)
     : path_(resolve_checkpoint_name(path)) {
   // "runs/a/checkpoints/step-1/" ends in an empty name; parents are counted without it.
   const fs::path folder = path_.has_filename() ? path_ : path_.parent_path();
+  if (is_file(folder)) {
+    if (read_gguf(folder, recipe_, checkpoint_.metadata)) tokenizer_path_ = folder;
+    return;
+  }
   RunFolder::recover(folder);
   if (path_exists(folder / "config.yaml")) {
     open_run(folder, step);
@@ -41,7 +78,7 @@ SavedModel::SavedModel(const fs::path& path, std::optional<int64_t> step)
   } else {
     throw usage_error(
         "'{}' is no model: a run has a config.yaml, a checkpoint a state.json, a Hugging Face folder a "
-        "config.json.",
+        "config.json, and a GGUF file ends in .gguf.",
         path.string());
   }
 }
@@ -71,6 +108,7 @@ std::unique_ptr<Tokenizer> SavedModel::tokenizer() const {
 }
 
 void SavedModel::load_weights(LanguageModel& model) const {
+  if (is_gguf_name(path_) && is_file(path_)) return import_gguf_weights(GgufFile(path_), model);
   if (checkpoints_.empty()) return import_weights(path_, model);
   load_weights(model.parameters());
 }

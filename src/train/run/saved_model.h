@@ -17,27 +17,27 @@
 namespace tightloop {
 
 /// A model on disk: a run, one checkpoint of a run (its folder, or "runs/a@best", "runs/a@300": see
-/// checkpoint_name.h), or a Hugging Face folder. Opening it reads the settings
+/// checkpoint_name.h), a Hugging Face folder or a GGUF file. Opening it reads the settings
 /// and verifies a checkpoint's weights; they are copied straight into the model that is to have them.
 class SavedModel {
  public:
-  /// A usage error when the folder is none of the three. `step` chooses a checkpoint of a run (default: the
+  /// A usage error when it is none of these. `step` chooses a checkpoint of a run (default: the
   /// newest that is whole; others are passed over with a warning).
   explicit SavedModel(const std::filesystem::path& path, std::optional<int64_t> step = {});
 
   /// What it was opened by; of a name such as "runs/a@best" the folder that it stood for.
   const std::filesystem::path& path() const { return path_; }
-  /// As the run had it, sizes worked out. Of a Hugging Face folder: the model, the tokenizer's path and the
+  /// As the run had it, sizes worked out. Of an imported model: the model, the tokenizer's path and the
   /// form of chat that its tokens show; the rest stands at its defaults.
   const Recipe& recipe() const { return recipe_; }
-  /// A run or a checkpoint of one, not a Hugging Face folder.
+  /// A run or a checkpoint of one, not a Hugging Face folder or a GGUF file.
   bool is_run() const { return !checkpoints_.empty(); }
-  /// 0 of a Hugging Face folder.
+  /// 0 of an imported model.
   int64_t step() const { return checkpoint_.step; }
   /// What a checkpoint says about itself: stage, parent, the dtype that the weights came in, ...
   const nlohmann::json& metadata() const { return checkpoint_.metadata; }
   const std::filesystem::path& tokenizer_path() const { return tokenizer_path_; }
-  /// Null where a Hugging Face folder has none.
+  /// Null where an imported model has none.
   std::unique_ptr<Tokenizer> tokenizer() const;
   /// Copies the weights into a model of the same sizes, adapters merged. What does not fit is a checkpoint
   /// error that names the tensor and both shapes.
@@ -53,7 +53,7 @@ class SavedModel {
   void open_run(const std::filesystem::path& run, std::optional<int64_t> step);
   void open_hugging_face();
 
-  std::filesystem::path path_, checkpoints_, tokenizer_path_;  // checkpoints_ is empty for Hugging Face
+  std::filesystem::path path_, checkpoints_, tokenizer_path_;  // checkpoints_ is empty for imported ones
   Recipe recipe_;
   Checkpoint checkpoint_;  // its weights are mapped, not read
 };
