@@ -362,6 +362,7 @@ void Decoder::publish() {
   counts_.running = static_cast<int64_t>(running_.size());
   counts_.cache_tokens = reader_->capacity();
   counts_.cache_tokens_used = reader_->used();
+  counts_.replayed = reader_->replayed();
   const std::lock_guard lock(mutex_);
   counts_.waiting = static_cast<int64_t>(waiting_.size() + submitted_.size());
   load_ = counts_;

@@ -73,6 +73,7 @@ struct DecoderLoad {
   int64_t cache_tokens = 0;          // as configured
   // Since the start:
   int64_t read_tokens = 0, shared_tokens = 0, made_tokens = 0, preemptions = 0;
+  int64_t replayed = 0;  // passes that ran as captured graphs
 };
 
 /// Decodes any number of requests together: they join and leave between passes, prompts are read in chunks

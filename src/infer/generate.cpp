@@ -55,7 +55,8 @@ DecoderConfig decoder_for(const ModelConfig& model, std::span<const Prompt> prom
   std::ranges::sort(tokens, std::greater());
   const size_t running = std::max<size_t>(1, rows == 0 ? tokens.size() : std::min(rows, tokens.size()));
   tokens.resize(std::min(running, tokens.size()));
-  DecoderConfig config{.cache_tokens = 0, .running = static_cast<int64_t>(running)};
+  // Nobody waits for a first token: prompts are read in large parts.
+  DecoderConfig config{.cache_tokens = 0, .running = static_cast<int64_t>(running), .prefill_tokens = 2048};
   // Whole pages, and where that is too much, as much as the longest one needs.
   for (const int64_t one : tokens) config.cache_tokens += (one / KvPages::kPage + 1) * KvPages::kPage;
   const int64_t first = tokens.empty() ? 0 : tokens.front() + KvPages::kPage;

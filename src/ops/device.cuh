@@ -60,6 +60,9 @@ cudaError_t start_resident(int most, void (*kernel)(Parameters...), int64_t item
   return cudaGetLastError();
 }
 
+/// What another block has written, and not what a cache near this one held before.
+__device__ inline float load_fresh(const float* from) { return __ldcg(from); }
+
 /// The device's clock, nanoseconds from 1970.
 __device__ inline unsigned long long nanoseconds_now() {
   unsigned long long nanoseconds;

@@ -154,6 +154,14 @@ TEST_P(PagedAttentionOn, SizesWithoutAKernelAreServedToo) {
   compare({.held = {3, 20}, .read = {1, 4}, .S = 264});
 }
 
+// So many rows that a block has several stretches of the longest one's keys.
+TEST_P(PagedAttentionOn, ManyRows) {
+  std::vector<int64_t> held(140), read(140, 1);
+  for (size_t i = 0; i < held.size(); ++i) held[i] = static_cast<int64_t>(i % 7);
+  held[77] = 900;
+  compare({.held = held, .read = read, .H = 4, .K = 4, .S = 32, .dtype = at::kBFloat16});
+}
+
 // The bits of a row are its own: beside others, alone, and in any order.
 TEST_P(PagedAttentionOn, ARowDoesNotDependOnTheOthers) {
   const c10::NoGradGuard no_grad;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "bench/trace.h"
 #include "cli/at_least.h"
 #include "cli/bench/bench_common.h"
 #include "cli/model_choice.h"
@@ -26,6 +27,7 @@ struct BenchGenerateArguments {
   ModelChoice model;
   int64_t prompt_tokens = 64, new_tokens = 128, batch = 1, rounds = 1;
   bool json = false, no_graphs = false;
+  std::string profile;
 };
 
 /// Bytes that one token of each text must read: weights once for all, keys and values of `length` tokens
@@ -54,6 +56,29 @@ double copy_speed(const LanguageModel& model) {
   const auto from = at::ones({kBytes}, at::TensorOptions(at::kByte).device(model.device()));
   auto to = at::empty_like(from);
   return 2 * kBytes / (milliseconds_of(device(model.device().str()), [&] { to.copy_(from); }) / 1000);
+}
+
+/// Where the time of some steps behind the prompts goes.
+std::string traced_steps(Decoder& decoder, const LanguageModel& model, const std::vector<Prompt>& prompts,
+                         const std::string& file) {
+  constexpr int64_t kTraced = 10, kBefore = 8;  // steps; by then they are captured
+  size_t made = 0;
+  for (const Prompt& prompt : prompts) {
+    DecodeRequest request{.prompt = prompt.ids};
+    request.sampling.temperature = 0, request.sampling.max_tokens = 2 * kBefore + kTraced;
+    request.on_token = [&](const DecodedToken&) { return ++made, true; };
+    decoder.submit(std::move(request));
+  }
+  while (made < kBefore * prompts.size() && decoder.advance()) {
+  }
+  const bool gpu = model.device().is_cuda();
+  const auto table = trace(file, gpu, [&] {
+    for (int64_t step = 0; step < kTraced; ++step) decoder.advance();
+    device(model.device().str()).synchronize();
+  });
+  while (decoder.advance()) {
+  }
+  return table_text(table, kTraced, gpu ? "kernel" : "operator");
 }
 
 void measure(const BenchGenerateArguments& options) {
@@ -87,6 +112,9 @@ void measure(const BenchGenerateArguments& options) {
     seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
     decoding.push_back(std::chrono::duration<double>(Clock::now() - all_begun).count());
   }
+  std::string kernels;
+  if (!options.profile.empty())
+    kernels = "\n\n" + traced_steps(decoder, *run.model, prompts, options.profile);
   const double whole = median(seconds), behind = median(decoding);
   const auto texts = static_cast<double>(options.batch), tokens = static_cast<double>(options.new_tokens);
   const double speed = texts * tokens / whole, step = behind / std::max(1.0, tokens - 1);
@@ -94,6 +122,7 @@ void measure(const BenchGenerateArguments& options) {
   const double bytes = bytes_of_step(*run.model, options.batch, length), copy = copy_speed(*run.model);
   const double share = bytes / copy / step;
   const nlohmann::json json{{"seconds", whole},
+                            {"replayed", decoder.load().replayed},
                             {"tokens_s", speed},
                             {"decoding_tokens_s", texts / step},
                             {"step_ms", step * 1000},
@@ -109,7 +138,7 @@ void measure(const BenchGenerateArguments& options) {
       "takes {:.3f} ms: {:.0f} % of the step.",
       options.batch, options.new_tokens, options.prompt_tokens, whole, speed, texts / step, step * 1000,
       bytes / 1e6, copy / 1e9, bytes / copy * 1000, share * 100);
-  std::fputs(((options.json ? json.dump() : text) + "\n").c_str(), stdout);
+  std::fputs(((options.json ? json.dump() : text + kernels) + "\n").c_str(), stdout);
 }
 
 }  // namespace
@@ -125,6 +154,8 @@ void add_bench_generate(CLI::App& bench) {
   verb->add_option("--batch", options->batch, "Texts at once")->check(at_least(1));
   verb->add_option("--rounds", options->rounds, "The median of this many counts")->check(at_least(1));
   verb->add_flag("--no-graphs", options->no_graphs, "Without CUDA graphs");
+  verb->add_option("--profile", options->profile,
+                   "Trace ten steps behind the prompts into this file (Chrome's format)");
   verb->add_flag("--json", options->json, "For programs");
   verb->footer("Example: tightloop bench generate --model runs/mine --new-tokens 256");
   verb->callback([=] { measure(*options); });

@@ -121,6 +121,7 @@ PassResult PagedPass::run_captured(const std::vector<PassToken>& tokens, const P
   PassResult result;
   if (pass.graph) {
     pass.graph->replay();
+    ++replayed_;
     result = pass.result;
   } else {
     result = compute(pass.numbers, wish, longest_);

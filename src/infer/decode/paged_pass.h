@@ -46,6 +46,8 @@ class PagedPass {
   /// Page `number` of a seat's sequence is this one.
   void place(int32_t seat, int64_t number, int32_t page);
   SeatSampling& sampling() { return sampling_; }
+  /// Passes that were replayed as graphs.
+  int64_t replayed() const { return replayed_; }
   PassResult run(const std::vector<PassToken>& tokens, const PassWish& wish);
 
  private:
@@ -70,6 +72,7 @@ class PagedPass {
   const int64_t seats_, longest_;
   KvPages pages_;
   bool graphs_;
+  int64_t replayed_ = 0;
   at::Tensor tables_;           // int32 (seats + 1, pages); the last seat is nobody's
   at::Tensor chosen_, before_;  // int64 (seats + 1): the tokens chosen last, and those before them
   SeatSampling sampling_;

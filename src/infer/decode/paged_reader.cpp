@@ -98,6 +98,7 @@ class PagedReader : public SequenceReader {
 
   void forget() override { pool_.forget(); }
   int64_t passes_ahead() const override { return ahead_; }
+  int64_t replayed() const override { return pass_.replayed(); }
   int64_t capacity() const override { return pool_.size() * kPage; }
   int64_t used() const override { return pool_.held() * kPage; }
 

@@ -45,6 +45,8 @@ class SequenceReader {
   virtual void forget() = 0;
   /// How many passes may be started before the tokens of the first are looked at.
   virtual int64_t passes_ahead() const = 0;
+  /// Passes that were replayed as graphs.
+  virtual int64_t replayed() const { return 0; }
   /// Room in tokens, and how much of it open sequences have.
   virtual int64_t capacity() const = 0;
   virtual int64_t used() const = 0;

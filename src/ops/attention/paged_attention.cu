@@ -11,10 +11,12 @@ namespace {
 
 // A block has the queries of one token that share a head of keys, kGroup of them at most, and a stretch of
 // the keys. kLanes threads hold a key together; each such team takes every so many-th key and keeps a
-// softmax of its own, and teams are joined at the end: no barrier stands in the loop. How many blocks share a
-// token's keys follows from its length alone, so that its bits do not depend on what is computed beside it.
+// softmax of its own, and teams are joined at the end: no barrier stands in the loop. Into how many stretches
+// a token's keys are cut follows from its length alone, so that its bits do not depend on what is computed
+// beside it.
 constexpr int kPagedThreads = 128, kPagedWarps = kPagedThreads / 32;
-constexpr int kMostSplits = 32, kLeastKeys = 64;  // of a block
+constexpr int kMostSplits = 32, kLeastKeys = 64;  // of a stretch
+constexpr int64_t kEnoughBlocks = 2048;           // for all multiprocessors
 constexpr float kBelowAll = -1e30f;               // scores; not infinite, so that differences are numbers
 
 template <class T>
@@ -150,157 +152,160 @@ __global__ void __launch_bounds__(kPagedThreads) paged_attention_kernel(const Pa
   const int start = c.window > 0 && c.window < position ? position - static_cast<int>(c.window) : 0;
   const int length = position + 1 - start;
   const int splits = min(static_cast<int>(c.splits), (length + kLeastKeys - 1) / kLeastKeys);
-  const int split = static_cast<int>(blockIdx.x);
-  if (split >= splits) return;
-  const int span = (length + splits - 1) / splits, begin = start + split * span;
-  const int end = min(position + 1, begin + span);
-
+  const int span = (length + splits - 1) / splits;
   const PagedRow row(c, n, kv_head);
-  if (c.apart && split == splits - 1) {  // the token's own key stands in this block's stretch
-    const int64_t place = row.at(position);
-    copy_head<T>(c.k, n * c.k_step + kv_head * c.k_head_step, c.key_pages, place, size, thread,
-                 kPagedThreads);
-    copy_head<T>(c.v, n * c.v_step + kv_head * c.v_head_step, c.value_pages, place, size, thread,
-                 kPagedThreads);
-    __syncthreads();
-  }
+  for (int split = static_cast<int>(blockIdx.x); split < splits; split += static_cast<int>(gridDim.x)) {
+    const int begin = start + split * span, end = min(position + 1, begin + span);
+    if (c.apart && split == splits - 1) {  // the token's own key stands in this block's stretch
+      const int64_t place = row.at(position);
+      copy_head<T>(c.k, n * c.k_step + kv_head * c.k_head_step, c.key_pages, place, size, thread,
+                   kPagedThreads);
+      copy_head<T>(c.v, n * c.v_step + kv_head * c.v_head_step, c.value_pages, place, size, thread,
+                   kPagedThreads);
+      __syncthreads();
+    }
 
-  Team team;
-  team.read_queries(static_cast<const T*>(c.q) + first_head * size, heads, size, c.scale);
-  const T *keys = static_cast<const T*>(c.key_pages), *values = static_cast<const T*>(c.value_pages);
-  int64_t place[kAtOnce];
-  const auto find = [&](int base) {
-#pragma unroll
-    for (int u = 0; u < kAtOnce; ++u) {
-      const int key = base + u * kTeams + thread / kLanes;
-      place[u] = key < end ? row.at(key) : -1;
-    }
-  };
-  find(begin);
-  for (int base = begin; base < end; base += kAtOnce * kTeams) {
-    uint4 key[kAtOnce][kPacks] = {}, value[kAtOnce][kPacks] = {};
-    bool seen[kAtOnce];
-#pragma unroll
-    for (int u = 0; u < kAtOnce; ++u) {
-      seen[u] = place[u] >= 0;
-      if (seen[u])
-        team.for_packs(size, [&](int pack, int i) { key[u][pack] = load_raw(keys + place[u] + i); });
-    }
-#pragma unroll
-    for (int u = 0; u < kAtOnce; ++u)
-      if (seen[u])
-        team.for_packs(size, [&](int pack, int i) { value[u][pack] = load_raw(values + place[u] + i); });
-    find(base + kAtOnce * kTeams);  // the next ones' pages are asked for while these are on their way
-    float scores[kAtOnce][kGroup];
-#pragma unroll
-    for (int u = 0; u < kAtOnce; ++u) team.score(key[u], seen[u], scores[u]);
-#pragma unroll
-    for (int h = 0; h < kGroup; ++h) {
-      float most = team.most[h];
-#pragma unroll
-      for (int u = 0; u < kAtOnce; ++u) most = fmaxf(most, scores[u][h]);
-      const float kept = exponential<T>(team.most[h] - most);
-      team.most[h] = most;
-      team.total[h] *= kept;
-#pragma unroll
-      for (int i = 0; i < kElements; ++i) team.sum[h][i] *= kept;
+    Team team;
+    team.read_queries(static_cast<const T*>(c.q) + first_head * size, heads, size, c.scale);
+    const T *keys = static_cast<const T*>(c.key_pages), *values = static_cast<const T*>(c.value_pages);
+    int64_t place[kAtOnce];
+    const auto find = [&](int base) {
 #pragma unroll
       for (int u = 0; u < kAtOnce; ++u) {
-        scores[u][h] = exponential<T>(scores[u][h] - most);
-        team.total[h] += scores[u][h];
+        const int key = base + u * kTeams + thread / kLanes;
+        place[u] = key < end ? row.at(key) : -1;
       }
-    }
+    };
+    find(begin);
+    for (int base = begin; base < end; base += kAtOnce * kTeams) {
+      uint4 key[kAtOnce][kPacks] = {}, value[kAtOnce][kPacks] = {};
+      bool seen[kAtOnce];
 #pragma unroll
-    for (int u = 0; u < kAtOnce; ++u) {
+      for (int u = 0; u < kAtOnce; ++u) {
+        seen[u] = place[u] >= 0;
+        if (seen[u])
+          team.for_packs(size, [&](int pack, int i) { key[u][pack] = load_raw(keys + place[u] + i); });
+      }
 #pragma unroll
-      for (int pack = 0; pack < kPacks; ++pack) {
-        float v[kVec];
-        unpack<T>(value[u][pack], v);
+      for (int u = 0; u < kAtOnce; ++u)
+        if (seen[u])
+          team.for_packs(size, [&](int pack, int i) { value[u][pack] = load_raw(values + place[u] + i); });
+      find(base + kAtOnce * kTeams);  // the next ones' pages are asked for while these are on their way
+      float scores[kAtOnce][kGroup];
 #pragma unroll
-        for (int h = 0; h < kGroup; ++h) {
+      for (int u = 0; u < kAtOnce; ++u) team.score(key[u], seen[u], scores[u]);
 #pragma unroll
-          for (int k = 0; k < kVec; ++k) team.sum[h][pack * kVec + k] += scores[u][h] * v[k];
+      for (int h = 0; h < kGroup; ++h) {
+        float most = team.most[h];
+#pragma unroll
+        for (int u = 0; u < kAtOnce; ++u) most = fmaxf(most, scores[u][h]);
+        const float kept = exponential<T>(team.most[h] - most);
+        team.most[h] = most;
+        team.total[h] *= kept;
+#pragma unroll
+        for (int i = 0; i < kElements; ++i) team.sum[h][i] *= kept;
+#pragma unroll
+        for (int u = 0; u < kAtOnce; ++u) {
+          scores[u][h] = exponential<T>(scores[u][h] - most);
+          team.total[h] += scores[u][h];
+        }
+      }
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) {
+#pragma unroll
+        for (int pack = 0; pack < kPacks; ++pack) {
+          float v[kVec];
+          unpack<T>(value[u][pack], v);
+#pragma unroll
+          for (int h = 0; h < kGroup; ++h) {
+#pragma unroll
+            for (int k = 0; k < kVec; ++k) team.sum[h][pack * kVec + k] += scores[u][h] * v[k];
+          }
         }
       }
     }
-  }
 
-  // A warp's teams are joined in their registers, the warps in shared memory.
+    // A warp's teams are joined in their registers, the warps in shared memory.
 #pragma unroll
-  for (int distance = kLanes; distance < 32; distance *= 2) {
+    for (int distance = kLanes; distance < 32; distance *= 2) {
 #pragma unroll
-    for (int h = 0; h < kGroup; ++h) {
-      float theirs[kElements];
-      const float most = __shfl_xor_sync(0xffffffffu, team.most[h], distance);
-      const float total = __shfl_xor_sync(0xffffffffu, team.total[h], distance);
+      for (int h = 0; h < kGroup; ++h) {
+        float theirs[kElements];
+        const float most = __shfl_xor_sync(0xffffffffu, team.most[h], distance);
+        const float total = __shfl_xor_sync(0xffffffffu, team.total[h], distance);
 #pragma unroll
-      for (int i = 0; i < kElements; ++i) theirs[i] = __shfl_xor_sync(0xffffffffu, team.sum[h][i], distance);
-      team.join(h, most, total, theirs);
-    }
-  }
-  __shared__ float sums[kPagedWarps][kGroup][kSize];
-  __shared__ float ends[kPagedWarps][kGroup][2];
-  __shared__ int last;
-  const int warp = thread / 32;
-  if (thread % 32 < kLanes) {
-#pragma unroll
-    for (int h = 0; h < kGroup; ++h) {
-#pragma unroll
-      for (int i = 0; i < kElements; ++i)
-        sums[warp][h][(i / kVec * kLanes + team.lane) * kVec + i % kVec] = team.sum[h][i];
-      if (team.lane == 0) ends[warp][h][0] = team.most[h], ends[warp][h][1] = team.total[h];
-    }
-  }
-  __syncthreads();
-  const int64_t step = size + 2;  // of a partial result: sums, their largest score, their total
-  // Volatile: what other blocks wrote is not to come from a cache of this one's.
-  const auto partial = [&](int h, int of) -> volatile float* {
-    return c.partial + ((first_head + h) * c.splits + of) * step;
-  };
-  for (int at = thread; at < heads * size; at += kPagedThreads) {
-    const int h = at / size, i = at % size;
-    float most = kBelowAll, total = 0, sum = 0;
-#pragma unroll
-    for (int w = 0; w < kPagedWarps; ++w) most = fmaxf(most, ends[w][h][0]);
-#pragma unroll
-    for (int w = 0; w < kPagedWarps; ++w) {
-      const float weight = exponential<T>(ends[w][h][0] - most);
-      total += ends[w][h][1] * weight, sum += sums[w][h][i] * weight;
-    }
-    if (splits == 1) {
-      out[at] = from_float<T>(sum / total);
-    } else {
-      volatile float* to = partial(h, split);
-      to[i] = sum;
-      if (i == 0) {
-        to[size] = most;
-        to[size + 1] = total;
+        for (int i = 0; i < kElements; ++i)
+          theirs[i] = __shfl_xor_sync(0xffffffffu, team.sum[h][i], distance);
+        team.join(h, most, total, theirs);
       }
     }
-  }
-  if (splits == 1) return;
-
-  // Whoever ends last joins the blocks' results, in their order.
-  __threadfence();
-  __syncthreads();
-  if (thread == 0) {
-    int32_t* counter = c.counters + first_head;
-    last = atomicAdd(counter, 1) == splits - 1;
-    if (last) *counter = 0;
-  }
-  __syncthreads();
-  if (!last) return;
-  __threadfence();
-  for (int at = thread; at < heads * size; at += kPagedThreads) {
-    const int h = at / size, i = at % size;
-    float most = kBelowAll, total = 0, sum = 0;
-    for (int of = 0; of < splits; ++of) most = fmaxf(most, partial(h, of)[size]);
-    for (int of = 0; of < splits; ++of) {
-      const volatile float* from = partial(h, of);
-      const float weight = exponential<T>(from[size] - most);
-      total += from[size + 1] * weight, sum += from[i] * weight;
+    __shared__ float sums[kPagedWarps][kGroup][kSize];
+    __shared__ float ends[kPagedWarps][kGroup][2];
+    __shared__ float weights[kGroup][kMostSplits];
+    __shared__ int last;
+    const int warp = thread / 32;
+    if (thread % 32 < kLanes) {
+#pragma unroll
+      for (int h = 0; h < kGroup; ++h) {
+#pragma unroll
+        for (int i = 0; i < kElements; ++i)
+          sums[warp][h][(i / kVec * kLanes + team.lane) * kVec + i % kVec] = team.sum[h][i];
+        if (team.lane == 0) ends[warp][h][0] = team.most[h], ends[warp][h][1] = team.total[h];
+      }
     }
-    out[at] = from_float<T>(sum / total);
+    __syncthreads();
+    const int64_t step = size + 2;  // of a partial result: sums, their largest score, their total
+    const auto partial = [&](int h, int of) { return c.partial + ((first_head + h) * c.splits + of) * step; };
+    for (int at = thread; at < heads * size; at += kPagedThreads) {
+      const int h = at / size, i = at % size;
+      float most = kBelowAll, total = 0, sum = 0;
+#pragma unroll
+      for (int w = 0; w < kPagedWarps; ++w) most = fmaxf(most, ends[w][h][0]);
+#pragma unroll
+      for (int w = 0; w < kPagedWarps; ++w) {
+        const float weight = exponential<T>(ends[w][h][0] - most);
+        total += ends[w][h][1] * weight, sum += sums[w][h][i] * weight;
+      }
+      if (splits == 1) {
+        out[at] = from_float<T>(sum / total);
+      } else {
+        float* const to = partial(h, split);
+        to[i] = sum;
+        if (i == 0) {
+          to[size] = most;
+          to[size + 1] = total;
+        }
+      }
+    }
+    if (splits == 1) return;
+
+    // Whoever ends last joins the blocks' results, in their order.
+    __threadfence();
+    __syncthreads();
+    if (thread == 0) {
+      int32_t* counter = c.counters + first_head;
+      last = atomicAdd(counter, 1) == splits - 1;
+      if (last) *counter = 0;
+    }
+    __syncthreads();
+    if (!last) continue;
+    __threadfence();
+    static_assert(kMostSplits == 32);  // a warp has a head, a lane a stretch
+    for (int h = warp; h < heads; h += kPagedWarps) {
+      const int of = thread % 32;
+      const float own = of < splits ? load_fresh(partial(h, of) + size) : kBelowAll;
+      const float weight = exponential<T>(own - row_max<32>(own, nullptr));
+      const float total = of < splits ? load_fresh(partial(h, of) + size + 1) : 0;
+      weights[h][of] = weight / row_sum<32>(total * weight, nullptr);
+    }
+    __syncthreads();
+    for (int at = thread; at < heads * size; at += kPagedThreads) {
+      const int h = at / size, i = at % size;
+      float sum = 0;
+#pragma unroll 8
+      for (int of = 0; of < splits; ++of) sum += load_fresh(partial(h, of) + i) * weights[h][of];
+      out[at] = from_float<T>(sum);
+    }
   }
 }
 
@@ -349,7 +354,10 @@ cudaError_t launch(const PagedAttention& c, cudaStream_t stream) {
       const int64_t group = c.heads / c.kv_heads;
       return with_group(group, [&]<class Group>(Group) {
         const int64_t parts = (group + Group::value - 1) / Group::value;
-        const dim3 grid(static_cast<unsigned>(c.splits), static_cast<unsigned>(c.kv_heads * parts),
+        // Few enough that those with nothing to do are no burden: others then have several stretches.
+        const int64_t blocks =
+            std::clamp<int64_t>(kEnoughBlocks / (c.tokens * c.kv_heads * parts), 1, c.splits);
+        const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(c.kv_heads * parts),
                         static_cast<unsigned>(c.tokens));
         return start(paged_attention_kernel<T, Lanes::value, Packs::value, Group::value>, grid,
                      dim3(kPagedThreads), 0, stream, c);

@@ -10,9 +10,11 @@ namespace tightloop::ops::cuda {
 
 namespace {
 
-// A warp has all heads of a position, so that a thread reads its angles once. A head is held by the next
-// power of two of threads; each has 16 bytes of its first half and their partners in the second.
+// A warp has all heads of a position (few positions: some of them), so that a thread reads its angles once. A
+// head is held by the next power of two of threads; each has 16 bytes of its first half and their partners in
+// the second.
 constexpr int kWarps = 8, kMostParts = 264;
+constexpr int64_t kEnoughHeads = 256;  // blocks, for all multiprocessors
 
 enum class Norm { kNone, kPlain, kWeighted };
 
@@ -123,7 +125,8 @@ __global__ void __launch_bounds__(32 * kWarps, 4) split_heads_forward_kernel(con
   const T* from = at_position<T>(c.qkv, b, t);
   T *queries = static_cast<T*>(f.q) + static_cast<int64_t>(row) * H * S,
     *keys = static_cast<T*>(f.k) + static_cast<int64_t>(row) * K * S;
-  for (int first = 0; first < H + K; first += thread.groups) {
+  const int step = thread.groups * static_cast<int>(gridDim.y);
+  for (int first = static_cast<int>(blockIdx.y) * thread.groups; first < H + K; first += step) {
     const int head = first + thread.group;
     const bool works = thread.works && head < H + K, key = head >= H;
     float x[2][kVec] = {};
@@ -242,8 +245,12 @@ cudaError_t launch(const SplitHeadsForward& f, cudaStream_t stream) {
   const int64_t rows = f.call.batch * f.call.length;
   if (rows == 0) return cudaSuccess;
   return with_norm(f.call, [&]<class T, class Normed>(T, Normed) {
-    return start(split_heads_forward_kernel<T, Normed::value>, blocks_for(rows), dim3(32, kWarps), 0, stream,
-                 f);
+    // Few positions, as in decoding, have their heads shared among blocks.
+    const int64_t together = 32 / threads_of_head<kWide<T>>(static_cast<int>(f.call.size / 2));
+    const int64_t groups = (f.call.heads + f.call.kv_heads + together - 1) / together;
+    const dim3 grid(blocks_for(rows),
+                    static_cast<unsigned>(std::clamp<int64_t>(kEnoughHeads / blocks_for(rows), 1, groups)));
+    return start(split_heads_forward_kernel<T, Normed::value>, grid, dim3(32, kWarps), 0, stream, f);
   });
 }
 

@@ -216,6 +216,8 @@ cudaError_t start_resident(int most, void (*kernel)(Parameters...), int64_t item
                arguments...);
 }
 
+inline float load_fresh(const float* from) { return *from; }
+
 inline unsigned long long nanoseconds_now() {
   const auto since = std::chrono::system_clock::now().time_since_epoch();
   return static_cast<unsigned long long>(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
