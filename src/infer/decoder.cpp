@@ -338,6 +338,7 @@ void Decoder::fail() {
     if (!sequence->end) end_with_error(*sequence, std::current_exception());
   started_.clear(), waits_ = false;
   for (auto& sequence : running_) reader_->close(*sequence);
+  if (!waiting_.empty()) reader_->close(*waiting_.front());  // it may have been about to join
   reader_->forget();
 }
 

@@ -1,6 +1,9 @@
 // Requests that are answered in one go: scores, embeddings, translations.
 #include <fmt/format.h>
 
+#include <atomic>
+#include <memory>
+
 #include "core/error.h"
 #include "dist/fault.h"
 #include "serve/api/answer_json.h"
@@ -42,6 +45,7 @@ struct EmbeddingJob {
 /// One text, so that answers go on between two.
 void embed_next(ServedModel& model, const std::shared_ptr<EmbeddingJob>& job) {
   model.call([&model, job](LanguageModel& language_model) {
+    if (!*job->wanted) return job->done({});
     const size_t at = job->data.size();
     try {
       const auto state = mean_state(language_model, job->texts[at]);
@@ -68,8 +72,10 @@ void Server::score(const Asked& asked) {
     fields.refuse_unknown();
     auto prompt = read_prompt(model, text, longest_of(model, config_.prompt_tokens), "text");
     return [this, asked, &model, ids = std::move(prompt.ids), bytes = text.size()] {
-      wait_for(asked);
-      model.call([this, asked, &model, ids, bytes](LanguageModel& language_model) {
+      const auto wanted = std::make_shared<std::atomic<bool>>(true);
+      wait_for(asked, wanted);
+      model.call([this, asked, &model, ids, bytes, wanted](LanguageModel& language_model) {
+        if (!*wanted) return;
         HttpReply reply;
         try {
           auto json = score_json(language_model, model.tokenizer(), ids, bytes);

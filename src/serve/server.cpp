@@ -178,7 +178,14 @@ void Server::handle(const Asked& asked) {
 bool Server::admit(const Asked& asked, size_t answers) {
   size_t running = preparing_ + jobs_.size();
   for (const auto& one : generations_) running += one->answers();
-  if (running + answers <= static_cast<size_t>(config_.running + config_.queue)) return true;
+  const auto most = static_cast<size_t>(config_.running + config_.queue);
+  if (running + answers <= most) return true;
+  if (answers > most) {
+    asked->reply(
+        wrong_field("n", "{} answers are more than the {} that may run and wait here.", answers, most)
+            .reply());
+    return false;
+  }
   asked->reply(ApiError{.status = 429,
                         .message = "too many requests wait already; try again in a moment.",
                         .code = "queue_full",
@@ -224,6 +231,7 @@ void Server::generate(const Asked& asked) {
     const auto body = read_json_body(call.body);
     auto request =
         call.path == "/v1/completions" ? read_text_request(body, limits) : read_chat_request(body, limits);
+    if (!request.max_tokens) request.max_tokens = config_.max_tokens;
     ServedModel& model = model_named(request.model);
     auto prompts = prompts_of(model, request, config_.prompt_tokens);
     const size_t answers = prompts.size() * static_cast<size_t>(request.n);
@@ -262,7 +270,10 @@ bool Server::tick(const std::function<bool()>& stop) {
   if (now < drain_until_) return true;
   const ApiError why{.status = 503, .message = "the server is shutting down.", .type = "server_error"};
   for (const auto& one : generations_) one->stop(why);
-  for (const Job& job : jobs_) job.asked->reply(why.reply());
+  for (const Job& job : jobs_) {
+    *job.wanted = false;
+    job.asked->reply(why.reply());
+  }
   drained_ = false;
   return false;
 }

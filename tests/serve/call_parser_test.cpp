@@ -39,6 +39,16 @@ TEST(CallParser, ReadsARequest) {
   EXPECT_FALSE(parser.begun());
 }
 
+TEST(CallParser, AFewEmptyLinesStandBeforeARequestAndNoMore) {
+  EXPECT_EQ(status_of("\r\n\r\n" + kPost), 200);
+  std::string empty;
+  for (int i = 0; i < 8; ++i) empty += "\r\n";
+  EXPECT_EQ(status_of(empty + kPost), 400);
+  CallParser slow({});
+  for (int i = 0; i < 7; ++i) EXPECT_EQ(slow.add("\r\n"), State::kHead);
+  EXPECT_EQ(slow.add("\r\n"), State::kRefused) << "one after the other, too";
+}
+
 TEST(CallParser, PiecesMakeTheSameRequestHoweverTheyAreCut) {
   for (const std::string& whole : {kPost, chunked("3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\nTrailer: 1\r\n\r\n")}) {
     CallParser once({});

@@ -41,7 +41,7 @@ PagedPass::PagedPass(LanguageModel& model, int64_t pages, int64_t seats, bool gr
 }
 
 void PagedPass::place(int32_t seat, int64_t number, int32_t page) {
-  placed_.emplace_back(seat * tables_.size(1) + number, page);
+  placed_.insert_or_assign(seat * tables_.size(1) + number, page);
 }
 
 void PagedPass::send_pages() {

@@ -76,7 +76,9 @@ class PagedPass {
   at::Tensor tables_;           // int32 (seats + 1, pages); the last seat is nobody's
   at::Tensor chosen_, before_;  // int64 (seats + 1): the tokens chosen last, and those before them
   SeatSampling sampling_;
-  std::vector<std::pair<int64_t, int32_t>> placed_;        // not sent yet: elements of tables_
+  /// Not sent yet: elements of tables_. Each stands here once: a seat may be given to another sequence before
+  /// anything is sent, and a device takes several values for one element in any order.
+  std::map<int64_t, int32_t> placed_;
   std::map<std::pair<int64_t, bool>, Captured> captured_;  // by size, and whether with a penalty
 };
 

@@ -18,7 +18,7 @@ int64_t pages_for(const LanguageModel& model, const DecoderConfig& config) {
   if (model.device().is_cpu()) return wanted;  // memory that nobody has written to is not there yet
   const auto& shape = model.config();
   const int64_t bytes = kPage * shape.layers * 2 * shape.kv_heads * shape.head_size *
-                        static_cast<int64_t>(model.head().weight_VD.element_size());
+                        static_cast<int64_t>(model.parameters().all().front().value.element_size());
   const auto room = static_cast<double>(device(model.device().str()).room()) * kShare;
   return std::clamp<int64_t>(static_cast<int64_t>(room) / bytes, 1, wanted);
 }

@@ -84,7 +84,15 @@ bool CallParser::take_expects_continue() { return std::exchange(expects_continue
 
 /// True where the head is whole and right: the body follows.
 bool CallParser::read_head() {
-  while (in_.starts_with("\r\n")) in_.erase(0, 2);  // what some clients put between requests
+  constexpr size_t kMostEmptyLines = 8;  // what some clients put between requests
+  size_t empty = 0;
+  while (empty < kMostEmptyLines && in_.compare(2 * empty, 2, "\r\n") == 0) ++empty;
+  in_.erase(0, 2 * empty);
+  if ((empty_lines_ += empty) >= kMostEmptyLines) {
+    refuse(400, "a request begins with its first line, not with empty ones.");
+    return false;
+  }
+  if (!in_.empty() && !in_.starts_with('\r')) empty_lines_ = 0;
   const size_t end = in_.find("\r\n\r\n", looked_);
   // Up to three bytes of what ends it may be there.
   if (end == in_.npos ? in_.size() > limits_.head_bytes + 3 : end > limits_.head_bytes) {

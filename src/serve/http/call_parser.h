@@ -55,6 +55,7 @@ class CallParser {
   size_t length_ = 0;  // of the body, or what is left of a chunk
   enum class Chunk { kSize, kData, kEnd, kTrailer } chunk_ = Chunk::kSize;
   size_t trailer_bytes_ = 0;
+  size_t empty_lines_ = 0;  // before the request
 };
 
 }  // namespace tightloop::serve

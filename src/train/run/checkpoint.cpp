@@ -16,7 +16,7 @@
 #include "core/log.h"
 #include "core/terminal/progress_line.h"
 #include "core/terminal/terminal.h"
-#include "train/run/verify_file.h"
+#include "core/io/verify_file.h"
 
 namespace tightloop {
 

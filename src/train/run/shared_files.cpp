@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/hash.h"
-#include "train/run/verify_file.h"
+#include "core/io/verify_file.h"
 
 namespace tightloop {
 

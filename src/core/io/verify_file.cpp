@@ -1,4 +1,4 @@
-#include "train/run/verify_file.h"
+#include "core/io/verify_file.h"
 
 #include <string>
 
