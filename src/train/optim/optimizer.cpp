@@ -98,7 +98,7 @@ ShardPlan Optimizer::plan(const TrainConfig& config, const DistConfig& dist,
   std::vector<PlannedParameter> all;
   for (const auto& parameter : parameters_.all())
     all.push_back({.size = parameter.value.numel(),
-                   .dtype = wide ? at::kFloat : compute_dtype,
+                   .dtype = wide ? parameter.value.scalar_type() : compute_dtype,  // fp32, as masters are
                    .matrices = takes_muon(parameter, config) ? matrices_in(parameter)
                                                              : std::vector<PlannedParameter::Matrix>()});
   return {all,
