@@ -12,9 +12,9 @@ struct QuantizedWeights {
 };
 
 /// Packs the weights of a model that is only used from now on, and moves them to a device: the matrices of
-/// blocks (stacks of experts and their routers stay as they are) and the head, in int8 where int4 is asked
-/// for: it has the last word on each token, and int4 costs more there than it saves. Embeddings stay; a head
-/// that is the embedding as well is packed beside it. An error where there is nothing that can be packed.
+/// blocks (stacks of experts and their routers stay as they are) and the head, which is in int8 where int4 is
+/// asked for, as every token's scores come from it alone. Embeddings stay; a head that is the embedding as well
+/// is packed beside it. An error where there is nothing that can be packed.
 QuantizedWeights quantize_weights(Model& model, ops::WeightFormat format, at::Device device);
 
 }  // namespace tightloop

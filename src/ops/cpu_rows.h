@@ -47,19 +47,18 @@ class RowsOfX {
   Floats floats_;
 };
 
-/// sums[n][r] = row n of x times row r of a weight; `weight(r, i)` is its vector from element i on. A row's
-/// sum is the same whatever rows are beside it.
-template <int64_t kN, int64_t kRows, class Weight>
-inline __attribute__((always_inline)) void multiply_rows(const float* x, int64_t step, int64_t I,
-                                                         const Weight& weight,
-                                                         float (&sums)[kFewRows][kRows]) {
+/// sums[n][r] = row n of x times row r of a weight, whose vectors are rows[r](i, lanes). A row's sum is the
+/// same whatever rows are beside it.
+template <int64_t kN, int64_t kRows, class Row>
+inline void multiply_rows(const float* x, int64_t step, int64_t I, const Row (&rows)[kRows],
+                          float (&sums)[kFewRows][kRows]) {
   constexpr auto kAllN = std::make_index_sequence<kN>{};
   constexpr auto kAllRows = std::make_index_sequence<kRows>{};
   Vec all[kN][kRows] = {};
   const auto take = [&](int64_t i, auto lanes) __attribute__((always_inline)) {
     Vec w[kRows];
     unrolled(
-        kAllRows, [&](auto r) __attribute__((always_inline)) { w[r] = weight(int64_t{r}, i, lanes); });
+        kAllRows, [&](auto r) __attribute__((always_inline)) { w[r] = rows[r](i, lanes); });
     unrolled(
         kAllN, [&](auto n) __attribute__((always_inline)) {
           const Vec factor = load(x + static_cast<int64_t>(n) * step + i);
@@ -73,32 +72,36 @@ inline __attribute__((always_inline)) void multiply_rows(const float* x, int64_t
 }
 
 /// Calls body(n, o, sum) for rows n of x (N of them, any number) and o of the weight (O, I), a few rows of
-/// which each thread takes at a time. `weight(o, i, lanes)` gives vectors of row o.
-template <class Weight, class Body>
-void for_products(RowsOfX& x, int64_t N, int64_t O, int64_t I, const Weight& weight, const Body& body) {
-  const int64_t at_once = N <= 2 ? 4 : 2;  // what the sums of AVX2's sixteen registers allow
+/// which each thread takes at a time. `row_of(o)(i, lanes)` gives vectors of row o.
+template <class RowOf, class Body>
+void for_products(RowsOfX& x, int64_t N, int64_t O, int64_t I, const RowOf& row_of, const Body& body) {
   const auto some = [&](auto rows, int64_t o) {
-    for (int64_t first = 0; first < N; first += kFewRows) {
-      float sums[kFewRows][rows()];
-      const auto one = [&](int64_t r, int64_t i, auto lanes) __attribute__((always_inline)) {
-        return weight(o + r, i, lanes);
-      };
-      const auto multiply = [&](auto n) { multiply_rows<n(), rows()>(x.at(first), x.step(), I, one, sums); };
-      const int64_t count = std::min(kFewRows, N - first);
-      if (count == 1) multiply(std::integral_constant<int64_t, 1>{});
-      if (count == 2) multiply(std::integral_constant<int64_t, 2>{});
-      if (count == 3) multiply(std::integral_constant<int64_t, 3>{});
-      if (count == 4) multiply(std::integral_constant<int64_t, 4>{});
-      for (int64_t n = 0; n < count; ++n)
-        for (int64_t r = 0; r < rows(); ++r) body(first + n, o + r, sums[n][r]);
-    }
+    const auto of = [&]<size_t... kIndices>(std::index_sequence<kIndices...>) {
+      const std::decay_t<decltype(row_of(o))> at[]{row_of(o + static_cast<int64_t>(kIndices))...};
+      for (int64_t first = 0; first < N; first += kFewRows) {
+        float sums[kFewRows][rows()];
+        const auto multiply = [&](auto n) { multiply_rows<n(), rows()>(x.at(first), x.step(), I, at, sums); };
+        const int64_t count = std::min(kFewRows, N - first);
+        if (count == 1) multiply(std::integral_constant<int64_t, 1>{});
+        if (count == 2) multiply(std::integral_constant<int64_t, 2>{});
+        if (count == 3) multiply(std::integral_constant<int64_t, 3>{});
+        if (count == 4) multiply(std::integral_constant<int64_t, 4>{});
+        for (int64_t n = 0; n < count; ++n)
+          for (int64_t r = 0; r < rows(); ++r) body(first + n, o + r, sums[n][r]);
+      }
+    };
+    of(std::make_index_sequence<rows()>{});
   };
-  at::parallel_for(0, O, std::max<int64_t>(4, grain(I)), [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, O, std::max<int64_t>(8, grain(I)), [&](int64_t begin, int64_t end) {
     int64_t o = begin;
-    for (; o + at_once <= end; o += at_once)
-      at_once == 4 ? some(std::integral_constant<int64_t, 4>{}, o)
-                   : some(std::integral_constant<int64_t, 2>{}, o);
-    for (; o < end; ++o) some(std::integral_constant<int64_t, 1>{}, o);
+    // As many as leave room for their sums in AVX2's sixteen registers.
+    const auto take = [&](auto rows) {
+      for (; o + rows() <= end; o += rows()) some(rows, o);
+    };
+    if (N == 1) take(std::integral_constant<int64_t, 8>{});
+    if (N <= 2) take(std::integral_constant<int64_t, 4>{});
+    take(std::integral_constant<int64_t, 2>{});
+    take(std::integral_constant<int64_t, 1>{});
   });
 }
 

@@ -93,47 +93,54 @@ Tensor quantize_int4(const Tensor& weight) {
   return at::constant_pad_nd(row, {0, packed::int4_row(I) - row.size(1)});
 }
 
-/// The rows of a packed weight as vectors of 8.
-struct Int8Rows {
-  const signed char* at;
-  int64_t I;
-  const signed char* row(int64_t o) const { return at + o * packed::int8_row(I); }
-  float scale(int64_t o) const {
-    float scale;
-    std::memcpy(&scale, row(o) + I, sizeof scale);
-    return scale;
+/// Compilers turn vectors of bytes into floats one by one.
+inline Vec floats_of_bytes(const signed char* at) {
+#ifdef __AVX2__
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at));
+  return std::bit_cast<Vec>(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)));
+#else
+  Vec v;
+  for (int64_t i = 0; i < cpu::kLanes; ++i) v[i] = static_cast<float>(at[i]);
+  return v;
+#endif
+}
+
+/// A row of a packed weight: vectors of 8, to be multiplied by the scale.
+struct Int8Row {
+  const signed char* codes;
+  float scale;
+  Int8Row(const void* weight, int64_t I, int64_t o)
+      : codes(static_cast<const signed char*>(weight) + o * packed::int8_row(I)) {
+    std::memcpy(&scale, codes + I, sizeof scale);
   }
-  Vec operator()(int64_t o, int64_t i) const {
-    using Bytes = signed char __attribute__((vector_size(cpu::kLanes)));
-    Bytes bytes;
-    std::memcpy(&bytes, row(o) + i, sizeof bytes);
-    return __builtin_convertvector(bytes, Vec);
-  }
+  Vec operator()(int64_t i, int64_t = cpu::kLanes) const { return floats_of_bytes(codes + i); }
 };
-struct Int4Rows {
-  const unsigned char* at;
-  int64_t I;
-  static float scale(int64_t) { return 1; }
-  Vec operator()(int64_t o, int64_t i) const {
-    const unsigned char* const row = at + o * packed::int4_row(I);
-    uint32_t codes, word;
-    std::memcpy(&codes, row + i / 2, sizeof codes);
-    std::memcpy(&word, row + I / 2 + i / packed::kGroup * 4, sizeof word);
+struct Int4Row {
+  const unsigned char *codes, *words;
+  static constexpr float scale = 1;  // each vector has its own
+  Int4Row(const void* weight, int64_t I, int64_t o)
+      : codes(static_cast<const unsigned char*>(weight) + o * packed::int4_row(I)), words(codes + I / 2) {}
+  Vec operator()(int64_t i, int64_t = cpu::kLanes) const {
+    uint32_t eight, word;
+    std::memcpy(&eight, codes + i / 2, sizeof eight);
+    std::memcpy(&word, words + i / packed::kGroup * 4, sizeof word);
     using Signed = int32_t __attribute__((vector_size(4 * cpu::kLanes)));
     constexpr cpu::Bits kShifts{packed::shift_of(0), packed::shift_of(1), packed::shift_of(2),
                                 packed::shift_of(3), packed::shift_of(4), packed::shift_of(5),
                                 packed::shift_of(6), packed::shift_of(7)};
-    const cpu::Bits integers = ((cpu::Bits{} + codes) >> kShifts & 15) - packed::zero_in(word);
+    const cpu::Bits integers = ((cpu::Bits{} + eight) >> kShifts & 15) - packed::zero_in(word);
     return __builtin_convertvector(std::bit_cast<Signed>(integers), Vec) * packed::scale_in(word);
   }
 };
 
+/// body(row_of), where row_of(o) is a row of the weight.
 template <class Body>
 void with_rows(const Tensor& weight, int64_t I, Body&& body) {
+  const void* const at = weight.const_data_ptr();
   if (weight.scalar_type() == at::kChar)
-    body(Int8Rows{weight.const_data_ptr<int8_t>(), I});
+    body([=](int64_t o) { return Int8Row(at, I, o); });
   else
-    body(Int4Rows{weight.const_data_ptr<uint8_t>(), I});
+    body([=](int64_t o) { return Int4Row(at, I, o); });
 }
 
 Tensor quantized_cpu(const Tensor& x_in, const Tensor& weight, const Optional& bias_in) {
@@ -146,13 +153,11 @@ Tensor quantized_cpu(const Tensor& x_in, const Tensor& weight, const Optional& b
     cpu::RowsOfX rows(x.const_data_ptr<T>(), N, I);
     const T* const added = bias.defined() ? bias.const_data_ptr<T>() : nullptr;
     T* const out = y.mutable_data_ptr<T>();
-    with_rows(weight, I, [&](const auto& of_weight) {
-      cpu::for_products(
-          rows, N, O, I, [&](int64_t o, int64_t i, auto) { return of_weight(o, i); },
-          [&](int64_t n, int64_t o, float sum) {
-            const float product = sum * of_weight.scale(o);
-            out[n * O + o] = static_cast<T>(added ? product + static_cast<float>(added[o]) : product);
-          });
+    with_rows(weight, I, [&](const auto& row_of) {
+      cpu::for_products(rows, N, O, I, row_of, [&](int64_t n, int64_t o, float sum) {
+        const float product = sum * row_of(o).scale;
+        out[n * O + o] = static_cast<T>(added ? product + static_cast<float>(added[o]) : product);
+      });
     });
   });
   return y;
@@ -163,11 +168,12 @@ Tensor dequantize_cpu(const Tensor& weight, int64_t I, at::ScalarType dtype) {
   Tensor out = at::empty({O, I}, weight.options().dtype(dtype));
   cpu::with_dtype(dtype, [&]<class T>(T) {
     T* const to = out.mutable_data_ptr<T>();
-    with_rows(weight, I, [&](const auto& of_weight) {
+    with_rows(weight, I, [&](const auto& row_of) {
       at::parallel_for(0, O, cpu::grain(I), [&](int64_t begin, int64_t end) {
-        for (int64_t o = begin; o < end; ++o)
-          for (int64_t i = 0; i < I; i += cpu::kLanes)
-            cpu::store(to + o * I + i, of_weight(o, i) * of_weight.scale(o));
+        for (int64_t o = begin; o < end; ++o) {
+          const auto row = row_of(o);
+          for (int64_t i = 0; i < I; i += cpu::kLanes) cpu::store(to + o * I + i, row(i) * row.scale);
+        }
       });
     });
   });
@@ -226,12 +232,14 @@ Tensor dequantize_plain(const Tensor& weight_in, int64_t inputs, at::ScalarType 
   const Tensor weight = weight_in.cpu();
   const int64_t O = weight.size(0);
   Tensor out = at::empty({O, inputs}, at::kFloat);
-  for (int64_t o = 0; o < O; ++o)
-    with_rows(weight, inputs, [&](const auto& of_weight) {
+  with_rows(weight, inputs, [&](const auto& row_of) {
+    for (int64_t o = 0; o < O; ++o) {
+      const auto row = row_of(o);
       for (int64_t i = 0; i < inputs; ++i)
         out.mutable_data_ptr<float>()[o * inputs + i] =
-            of_weight(o, i / cpu::kLanes * cpu::kLanes)[i % cpu::kLanes] * of_weight.scale(o);
-    });
+            row(i / cpu::kLanes * cpu::kLanes)[i % cpu::kLanes] * row.scale;
+    }
+  });
   return out.to(weight_in.device(), dtype);
 }
 

@@ -109,7 +109,8 @@ void serve_models(ServeArguments& options) {
       continue;
     }
     auto model = std::make_unique<serve::ServedModel>(
-        name, load_model(saved, options.choice.device, options.choice.precision), decoder);
+        name, load_model(saved, options.choice.device, options.choice.precision, options.choice.weights),
+        decoder);
     lines.push_back(fmt::format("{}: {}, context of {} tokens, on {}", name,
                                 model->chat() ? "chat form " + model->chat()->description() : "no chat form",
                                 model->context(), device));
@@ -132,6 +133,7 @@ void add_serve(CLI::App& app) {
       ->allow_extra_args(false);
   options->choice.by_option = true;
   options->choice.add_device_to(*verb);
+  options->choice.add_weights_to(*verb);
   options->config.describe(options->fields);
   for (Field& field : options->fields.all()) {
     std::string name = "--" + field.name();
