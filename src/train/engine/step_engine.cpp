@@ -119,7 +119,8 @@ void StepEngine::compute(const PassKey& key, const at::Tensor& buffer) {
   const auto parts = key.layout.parts(buffer);
   begin_weights(key);
   differentiate(key, parts, options_.overlap && !apart_);
-  accumulate(key);
+  optimizer_.accumulate({key.first, key.last});
+  end_backward();
   if (!key.last || apart_) return;
   update(parts[Staged::kNumbers], key.by_layer);
   lap(LossBuffer::kUpdate);
@@ -134,8 +135,7 @@ void StepEngine::begin_weights(bool by_block) {
   optimizer_.begin_weights(by_block);
 }
 
-void StepEngine::accumulate(const PassKey& key) {
-  optimizer_.accumulate({key.first, key.last});
+void StepEngine::end_backward() {
   lap(LossBuffer::kBackward);
   at_work_.reset();
 }
@@ -217,7 +217,8 @@ void StepEngine::compute_or_retry(const PassKey& key, const at::Tensor& buffer, 
           optimizer_.drop_gradients();
           buffer_.row().copy_(before);
         });
-  retry_alone([&] { accumulate(key); });
+  retry_alone([&] { optimizer_.accumulate({key.first, key.last}); });
+  end_backward();
   if (!key.last || apart_) return;
   retry_alone([&] { apply_update(parts[Staged::kNumbers], key.by_layer); });
   record_update();

@@ -88,7 +88,7 @@ class StepEngine {
   void differentiate(const PassKey& key, const std::vector<at::Tensor>& parts, bool overlap);
   void begin_weights(const PassKey& key);
   void begin_weights(bool by_block);
-  void accumulate(const PassKey& key);
+  void end_backward();
   template <class Work, class Undo>
   void retry(Work&& work, Undo&& undo);
   /// The same of what the other processes take part in, and is done once.
