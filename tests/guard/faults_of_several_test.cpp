@@ -124,11 +124,11 @@ TEST(FaultsOfSeveral, TheWayBackIsThatOfTheRunsFolder) {
 // Of a sharded state each process has new weights of its own part alone until the next step.
 TEST(FaultsOfSeveral, ASpikesRowsAreJudgedByWeightsOfOneStep) {
   if (!in_child()) return expect_success(2);
-  constexpr int64_t kSpike = 120;
+  constexpr int64_t kSpike = 180;
   const fs::path folder = std::getenv("TIGHTLOOP_TEST_FOLDER");
   Planted planted(2 * (kSpike - 1), noise());  // of rank 0
   planted.recipe.train.on_spike = OnSpike::kWarn, planted.recipe.train.keep_best = false;
-  planted.recipe.train.steps = kSpike + 5, planted.recipe.train.lr = 3e-2;
+  planted.recipe.train.steps = kSpike + 5;
   Processes processes;
   std::vector<std::string> rows;
   for (const Sharding shard : {Sharding::kNone, Sharding::kOptimizer}) {
