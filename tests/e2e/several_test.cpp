@@ -41,11 +41,13 @@ TEST(SeveralProcesses, OneThatGoesOnWhileAnotherBeginsIsRefusedByAll) {
   const TempFolder folder;
   ASSERT_EQ(run(folder.path(), "tightloop train " + tiny() + "--train.steps 2 --run.name a").exit_code, 0);
   const std::string env =
-      "env WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(20000 + ::getpid() % 20000);
+      "export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(20000 + ::getpid() % 20000);
   const auto outcome =
       run(folder.path(),
-          env + " RANK=1 LOCAL_RANK=1 tightloop train --resume runs/a >one 2>&1 & " + env +
-              " RANK=0 LOCAL_RANK=0 tightloop train " + tiny() +
+          env +
+              "; RANK=1 LOCAL_RANK=1 tightloop train --resume runs/a >one 2>&1 & RANK=0 LOCAL_RANK=0 "
+              "tightloop train " +
+              tiny() +
               "--train.steps 4 --run.name b >zero 2>&1; zero=$?; wait $!; echo codes $zero $?; cat zero one");
   EXPECT_TRUE(contains(outcome.output, "codes 2 2")) << outcome.output;
   EXPECT_TRUE(contains(outcome.output, "has to do --resume, rank 0 of 2 (host ")) << outcome.output;
