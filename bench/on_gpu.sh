@@ -109,17 +109,6 @@ several() {
     row "200 steps, group of one, shard $shard" "$(same_files alone group-$shard)"
     grep -h "graphs\|captured" "$work/group-$shard/log.txt" | tail -1
   done
-  # Where the collectives stand in the captured step: NCCL's kernels, and copies of a group of one, beside the step's other kernels.
-  (export $alone; step "$(workload gpt2-124m)" --synthetic --steps 5 --dist.bucket_mb 25 --profile "$work/nccl.json" >/dev/null)
-  row "collectives in the trace" "$(python3 -c '
-import json, sys
-events = json.load(open(sys.argv[1]))
-events = [e for e in (events["traceEvents"] if isinstance(events, dict) else events) if e.get("ph") == "X" and e.get("cat") in ("kernel", "gpu_memcpy")]
-main = max({e["tid"] for e in events}, key=lambda t: sum(e["dur"] for e in events if e["tid"] == t))
-apart = [e for e in events if e["tid"] != main or "nccl" in e["name"].lower()]
-step = [e for e in events if e["tid"] == main]
-hidden = sum(max(0, min(e["ts"] + e["dur"], o["ts"] + o["dur"]) - max(e["ts"], o["ts"])) for e in apart for o in step)
-print(len(apart), "on other streams,", round(sum(e["dur"] for e in apart) / 1e3, 3), "ms, of them", round(hidden / 1e3, 3), "ms beside kernels of the step;", sorted({e["name"][:60] for e in apart})[:6])' "$work/nccl.json" 2>&1 | tail -1)"
   for rank in 1 0; do
     (export RANK=$rank LOCAL_RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29512
      tightloop train $recipe --train.precision fp32 --run.name two --train.device cuda:0 --train.micro_batch 64 --dist.backend gloo >"$out/several.$rank.txt" 2>&1) &
