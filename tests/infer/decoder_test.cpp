@@ -5,35 +5,17 @@
 
 #include "infer/model.h"
 #include "infer/slow_greedy.h"
+#include "infer/told.h"
 #include "support.h"
 
 namespace tightloop {
 namespace {
 
+using testing::greedy;
 using testing::slow_greedy;
 using testing::small_model;
-
-DecodeRequest greedy(std::vector<int32_t> prompt, int64_t tokens) {
-  DecodeRequest request{.prompt = std::move(prompt)};
-  request.sampling.temperature = 0, request.sampling.max_tokens = tokens;
-  return request;
-}
-
-/// An answer as its callbacks tell it.
-struct Told {
-  std::vector<int32_t> ids;
-  std::vector<DecodeEnd> ends;
-};
-
-Decoder::Ticket submit(Decoder& decoder, DecodeRequest request, Told& told) {
-  request.on_token = [&told, inner = request.on_token](const DecodedToken& token) {
-    EXPECT_TRUE(told.ends.empty()) << "a token behind the end";
-    told.ids.push_back(token.id);
-    return !inner || inner(token);
-  };
-  request.on_end = [&told](const DecodeEnd& end) { told.ends.push_back(end); };
-  return decoder.submit(std::move(request));
-}
+using testing::submit;
+using testing::Told;
 
 const std::vector<std::vector<int32_t>> kPrompts{{1, 2, 3}, {4}, {5, 6, 7, 8, 9, 10, 11}, {3, 2}, {9, 9, 9}};
 

@@ -17,12 +17,16 @@
 #include "infer/decoder.h"
 #include "infer/model.h"
 #include "infer/slow_greedy.h"
+#include "infer/told.h"
 #include "support.h"
 
 namespace tightloop {
 namespace {
 
+using testing::greedy;
 using testing::slow_greedy;
+using testing::submit;
+using testing::Told;
 
 constexpr int64_t kVocabulary = 40;
 
@@ -59,27 +63,6 @@ std::vector<int32_t> random_prompt(std::mt19937& random, size_t most) {
   std::vector<int32_t> ids(1 + random() % most);
   for (auto& id : ids) id = static_cast<int32_t>(random() % kVocabulary);
   return ids;
-}
-
-struct Told {
-  std::vector<int32_t> ids;
-  std::vector<DecodeEnd> ends;
-};
-
-Decoder::Ticket submit(Decoder& decoder, DecodeRequest request, Told& told) {
-  request.on_token = [&told, inner = request.on_token](const DecodedToken& token) {
-    EXPECT_TRUE(told.ends.empty()) << "a token behind the end";
-    told.ids.push_back(token.id);
-    return !inner || inner(token);
-  };
-  request.on_end = [&told](const DecodeEnd& end) { told.ends.push_back(end); };
-  return decoder.submit(std::move(request));
-}
-
-DecodeRequest greedy(std::vector<int32_t> prompt, int64_t tokens) {
-  DecodeRequest request{.prompt = std::move(prompt)};
-  request.sampling.temperature = 0, request.sampling.max_tokens = tokens;
-  return request;
 }
 
 /// Whether each token of an answer is the likeliest where everything before it is read at once, without a
