@@ -97,6 +97,16 @@ TEST(CallParser, KeepsAliveAsTheVersionSays) {
   EXPECT_TRUE(keeps("GET / HTTP/1.0\r\nConnection: keep-alive"));
 }
 
+TEST(CallParser, TellsTheOldVersionWhichHasNoChunksAndWaitsForNothing) {
+  CallParser parser({});
+  parser.add("POST / HTTP/1.0\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_FALSE(parser.take_expects_continue());
+  ASSERT_EQ(parser.add("a"), State::kWhole);
+  EXPECT_TRUE(parser.take().old);
+  ASSERT_EQ(parser.add("GET / HTTP/1.1\r\nHost: h\r\n\r\n"), State::kWhole);
+  EXPECT_FALSE(parser.take().old);
+}
+
 TEST(CallParser, WhatCouldBeReadInTwoWaysIsRefused) {
   const std::string host = "Host: h\r\n";
   const auto post = [&](const std::string& headers) {

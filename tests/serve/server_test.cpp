@@ -220,6 +220,25 @@ TEST(Server, OneConnectionTakesManyRequests) {
   EXPECT_EQ(texts, 2u);
 }
 
+TEST(Server, ClientsOfTheOldVersionGetStreamsWithoutChunks) {
+  ServedTiny served;
+  const auto old = [](const std::string& first, const std::string& body = "") {
+    return first + " HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\nContent-Length: " +
+           std::to_string(body.size()) + "\r\n\r\n" + body;
+  };
+  HttpClient streams(served.port());
+  streams.send(old("POST /v1/completions", completion("Once", 5, {{"stream", true}}).dump()));
+  const std::string& got = streams.read_to_end();
+  EXPECT_EQ(got.find("Transfer-Encoding"), std::string::npos) << got;
+  EXPECT_EQ(got.find("data: {"), got.find("\r\n\r\n") + 4) << got;
+  EXPECT_TRUE(got.ends_with("\n\ndata: [DONE]\n\n")) << got;
+  HttpClient client(served.port());
+  client.send(old("GET /health"));
+  EXPECT_NE(client.read_until("\"ok\"").find("Connection: keep-alive\r\n"), std::string::npos);
+  client.send(old("GET /v1/models"));
+  EXPECT_NE(client.read_until("\"tiny\"").find("\"tiny\""), std::string::npos);
+}
+
 TEST(Server, ScoresAreThoseOfEval) {
   ServedTiny served;
   const std::string text = "The cat sat on the mat.";

@@ -75,7 +75,7 @@ HttpCall CallParser::take() {
   HttpCall call = std::exchange(call_, {});
   state_ = State::kHead;
   looked_ = length_ = trailer_bytes_ = 0;
-  old_ = chunked_ = expects_continue_ = false;
+  chunked_ = expects_continue_ = false;
   chunk_ = Chunk::kSize;
   return call;
 }
@@ -127,7 +127,7 @@ bool CallParser::read_first_line(std::string_view line) {
   const std::string_view target = line.substr(space + 1, last - space - 1), version = line.substr(last + 1);
   if (!version.starts_with("HTTP/")) return wrong(400, "this is not a request of HTTP/1.1.");
   if (version != "HTTP/1.1" && version != "HTTP/1.0") return wrong(505, "only HTTP/1.1 is spoken here.");
-  old_ = version == "HTTP/1.0";
+  call_.old = version == "HTTP/1.0";
   const auto printable = [](char c) { return c > ' ' && c < '\x7f'; };
   const size_t mark = std::min(target.find('?'), target.size());
   if (!target.starts_with('/') || !std::ranges::all_of(target, printable) ||
@@ -162,9 +162,10 @@ bool CallParser::check_head() {
     refuse(status, std::move(why));
     return false;
   };
-  if (count("host") > 1 || (count("host") == 0 && !old_)) return wrong(400, "a request has one Host header.");
+  if (count("host") > 1 || (count("host") == 0 && !call_.old))
+    return wrong(400, "a request has one Host header.");
   if (count("transfer-encoding") > 1 || count("content-length") > 1 || count("authorization") > 1 ||
-      count("origin") > 1 || (count("transfer-encoding") > 0 && (old_ || count("content-length") > 0)))
+      count("origin") > 1 || (count("transfer-encoding") > 0 && (call_.old || count("content-length") > 0)))
     return wrong(400, "the request's headers contradict each other.");
   if (const auto encoding = call_.header("transfer-encoding"); !encoding.empty()) {
     if (lower(encoding) != "chunked")
@@ -183,10 +184,10 @@ bool CallParser::check_head() {
     return wrong(400, "the Transfer-Encoding is empty.");
   }
   const std::string connection = lower(call_.header("connection"));
-  call_.keeps_alive = old_ ? connection == "keep-alive" : connection.find("close") == std::string::npos;
+  call_.keeps_alive = call_.old ? connection == "keep-alive" : connection.find("close") == std::string::npos;
   if (const auto expect = call_.header("expect"); !expect.empty()) {
     if (lower(expect) != "100-continue") return wrong(417, "of expectations only '100-continue' is met.");
-    expects_continue_ = chunked_ || length_ > 0;
+    expects_continue_ = !call_.old && (chunked_ || length_ > 0);
   }
   return true;
 }

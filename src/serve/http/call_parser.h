@@ -50,7 +50,6 @@ class CallParser {
   size_t looked_ = 0;  // bytes of in_ in which the end of the head is not
   HttpCall call_;
   HttpRefusal refusal_;
-  bool old_ = false;  // HTTP/1.0
   bool chunked_ = false, expects_continue_ = false;
   size_t length_ = 0;  // of the body, or what is left of a chunk
   enum class Chunk { kSize, kData, kEnd, kTrailer } chunk_ = Chunk::kSize;

@@ -8,7 +8,7 @@ namespace tightloop::serve {
 namespace {
 
 /// Nothing of it may be kept, guessed at or framed by other sites.
-std::string head_of(const HttpReply& reply, const HttpHeaders& extra, bool closes) {
+std::string head_of(const HttpReply& reply, const HttpCall& call, const HttpHeaders& extra, bool closes) {
   std::string head = fmt::format(
       "HTTP/1.1 {}\r\nContent-Type: {}\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
       "X-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n",
@@ -16,6 +16,7 @@ std::string head_of(const HttpReply& reply, const HttpHeaders& extra, bool close
   for (const auto* headers : {&reply.headers, &extra})
     for (const auto& [name, value] : *headers) head += fmt::format("{}: {}\r\n", name, value);
   if (closes) head += "Connection: close\r\n";
+  if (!closes && call.old) head += "Connection: keep-alive\r\n";  // or the client waits for the end
   return head;
 }
 
@@ -28,7 +29,7 @@ void Exchange::reply(HttpReply reply) {
   if (!connection_ || begun_) return;
   status_ = reply.status;
   connection_->last |= !call_.keeps_alive || server_.closing_;
-  connection_->out += head_of(reply, extra_headers, connection_->last);
+  connection_->out += head_of(reply, call_, extra_headers, connection_->last);
   if (reply.status != 204) connection_->out += fmt::format("Content-Length: {}\r\n", reply.body.size());
   connection_->out += "\r\n";
   if (call_.method != "HEAD" && reply.status != 204) connection_->out += reply.body;
@@ -38,14 +39,17 @@ void Exchange::reply(HttpReply reply) {
 void Exchange::begin(HttpReply head) {
   if (!connection_ || begun_) return;
   status_ = head.status, begun_ = true;
-  connection_->last |= !call_.keeps_alive || server_.closing_;
-  connection_->out += head_of(head, extra_headers, connection_->last) + "Transfer-Encoding: chunked\r\n\r\n";
+  // Without chunks the connection's end is that of the answer.
+  connection_->last |= !call_.keeps_alive || call_.old || server_.closing_;
+  connection_->out += head_of(head, call_, extra_headers, connection_->last) +
+                      (call_.old ? "\r\n" : "Transfer-Encoding: chunked\r\n\r\n");
 }
 
 void Exchange::send(std::string_view piece) {
   if (!connection_ || piece.empty()) return;
-  connection_->out += fmt::format("{:x}\r\n", piece.size());
-  (connection_->out += piece) += "\r\n";
+  if (!call_.old) connection_->out += fmt::format("{:x}\r\n", piece.size());
+  connection_->out += piece;
+  if (!call_.old) connection_->out += "\r\n";
   if (connection_->unsent() <= server_.options_.unsent_bytes) return;
   server_.flush(*connection_);  // the socket may have room by now
   if (connection_ && connection_->unsent() > server_.options_.unsent_bytes)
@@ -54,7 +58,7 @@ void Exchange::send(std::string_view piece) {
 
 void Exchange::finish() {
   if (!connection_ || !begun_) return;
-  connection_->out += "0\r\n\r\n";
+  if (!call_.old) connection_->out += "0\r\n\r\n";
   end();
 }
 

@@ -15,6 +15,7 @@ struct HttpCall {
   std::string method{}, path{}, query{};  // "%41" in the path is 'A' already
   HttpHeaders headers{};                  // names in lower case
   std::string body{};
+  bool old = false;         // of HTTP/1.0, which knows no chunks
   bool keeps_alive = true;  // whether the client may ask again through the same connection
 
   /// The first header of this name (in lower case); empty where there is none.
