@@ -145,6 +145,10 @@ TEST(CallParser, ChunksThatAreWrongAreRefused) {
   EXPECT_EQ(status_of(chunked("ffffffffffffffff\r\n")), 413);
   EXPECT_EQ(status_of(chunked(std::string(300, '1'))), 400);
   EXPECT_EQ(status_of(chunked("0\r\n" + std::string(20000, 'x'))), 400);
+  EXPECT_EQ(status_of(chunked("3;a=\"b c\"\r\nabc\r\n0\r\nT: 1\r\n\r\n")), 200);
+  EXPECT_EQ(status_of(chunked("3;a\n2\r\nabc\r\n0\r\n\r\n")), 400) << "a bare line feed";
+  EXPECT_EQ(status_of(chunked("3;a\r2\r\nabc\r\n0\r\n\r\n")), 400);
+  EXPECT_EQ(status_of(chunked("3\r\nabc\r\n0\r\nT: 1\n\nGET / HTTP/1.1\r\n\r\n")), 400) << "in a trailer";
 }
 
 TEST(CallParser, SizesAreLimited) {

@@ -32,6 +32,11 @@ std::string_view trimmed(std::string_view text) {
   return from == text.npos ? std::string_view() : text.substr(from, to - from + 1);
 }
 
+/// Whether a line may be one: with a bare line feed in it another reader could see two.
+bool is_line(std::string_view text) {
+  return std::ranges::all_of(text, [](unsigned char c) { return c == '\t' || (c >= ' ' && c != 0x7f); });
+}
+
 template <class Number>
 bool parse_number(std::string_view text, Number& number, int base = 10) {
   if (text.empty() || !std::isxdigit(static_cast<unsigned char>(text[0]))) return false;  // no sign
@@ -140,8 +145,7 @@ bool CallParser::read_first_line(std::string_view line) {
 
 bool CallParser::read_header(std::string_view line) {
   const size_t colon = line.find(':');
-  const auto allowed = [](unsigned char c) { return c == '\t' || (c >= ' ' && c != 0x7f); };
-  if (colon == line.npos || !is_token(line.substr(0, colon)) || !std::ranges::all_of(line, allowed)) {
+  if (colon == line.npos || !is_token(line.substr(0, colon)) || !is_line(line)) {
     refuse(400, "a header is malformed.");
     return false;
   }
@@ -222,11 +226,11 @@ bool CallParser::read_chunks() {
     if (end == in_.npos) return leave(false);
     const std::string_view line = std::string_view(in_).substr(at, end - at);
     at = end + 2;
+    if (!is_line(line) || (chunk_ == Chunk::kEnd && !line.empty())) {
+      refuse(400, "a chunk of the body is malformed.");
+      return false;
+    }
     if (chunk_ == Chunk::kEnd) {
-      if (!line.empty()) {
-        refuse(400, "a chunk of the body is malformed.");
-        return false;
-      }
       chunk_ = Chunk::kSize;
     } else if (chunk_ == Chunk::kSize) {
       uint64_t size = 0;
