@@ -1,5 +1,7 @@
 #include "serve/api/generation_request.h"
 
+#include <chrono>
+
 #include "fuzz.h"
 #include "serve/api/fields.h"
 #include "support.h"
@@ -100,6 +102,15 @@ TEST(GenerationRequest, WhatWouldChangeTheAnswerIsRefusedByName) {
   EXPECT_EQ(refusal_of([&] { text_of(R"({"prompt": "a", "best_of": 3})"); }).param, "best_of");
   EXPECT_EQ(refusal_of([&] { text_of(R"({"prompt": "a", "echo": true, "logprobs": 1})"); }).param, "echo");
   EXPECT_EQ(refusal_of([&] { text_of(R"({"prompt": "a", "messages": []})"); }).param, "messages");
+}
+
+// Whoever sends a name of megabytes must not keep a thread busy with what it may have meant.
+TEST(GenerationRequest, ALongNameIsRefusedAtOnce) {
+  const auto body = nlohmann::json{{"prompt", "a"}, {std::string(size_t{1} << 24, 'x'), 1}};
+  const auto began = std::chrono::steady_clock::now();
+  const auto error = refusal_of([&] { read_text_request(body, kLimits); });
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
+  EXPECT_EQ(error.param, std::string(64, 'x'));
 }
 
 TEST(GenerationRequest, ValuesThatAreWrongAreNamed) {

@@ -96,12 +96,14 @@ void FieldReader::refuse(const std::string& name, std::initializer_list<nlohmann
 }
 
 void FieldReader::refuse_unknown() const {
-  for (const auto& [name, value] : object_.items()) {
-    if (known_.contains(name) || value.is_null()) continue;
+  constexpr size_t kShown = 64;  // a name may be as long as the body, and is compared letter by letter
+  for (const auto& [whole, value] : object_.items()) {
+    if (known_.contains(whole) || value.is_null()) continue;
+    const std::string name = whole.substr(0, kShown);
     const auto meant = nearest(name, {known_.begin(), known_.end()});
-    throw ApiError{.message = fmt::format("there is no field '{}' here{}", name.substr(0, 64),
+    throw ApiError{.message = fmt::format("there is no field '{}' here{}", name,
                                           meant ? fmt::format("; did you mean '{}'?", *meant) : "."),
-                   .param = name.substr(0, 64),
+                   .param = name,
                    .code = "unknown_parameter"};
   }
 }
