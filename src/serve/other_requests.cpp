@@ -142,17 +142,18 @@ void Server::translate(const Asked& asked) {
     fields.refuse_unknown();
     const auto wanted = std::make_shared<std::atomic<bool>>(true);
     job.wanted = [wanted] { return wanted->load(); };
-    job.done = [this, asked, name = translator.name()](std::vector<std::vector<TextTranslation>> found,
+    job.done = [this, asked, name = translator.name()](const std::vector<TranslatedLine>& lines,
                                                        const std::exception_ptr& failure) {
       HttpReply reply;
       try {
         if (failure) std::rethrow_exception(failure);
         nlohmann::json list = nlohmann::json::array();
-        for (const auto& line : found) {
-          nlohmann::json one{{"text", line.empty() ? "" : line[0].text},
-                             {"score", line.empty() ? 0 : line[0].score}};
-          for (size_t i = 1; i < line.size(); ++i)
-            one["others"].push_back({{"text", line[i].text}, {"score", line[i].score}});
+        for (const auto& [found, cut] : lines) {
+          nlohmann::json one{{"text", found.empty() ? "" : found[0].text},
+                             {"score", found.empty() ? 0 : found[0].score}};
+          for (size_t i = 1; i < found.size(); ++i)
+            one["others"].push_back({{"text", found[i].text}, {"score", found[i].score}});
+          if (cut) one["cut"] = true;
           list.push_back(std::move(one));
         }
         reply.body = json_text({{"model", name}, {"translations", std::move(list)}}) + "\n";

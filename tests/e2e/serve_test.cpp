@@ -221,6 +221,12 @@ TEST_F(Serve, AnswersAreThoseOfTheOtherVerbs) {
                     .get<std::string>() +
                 "\n",
             translated.output);
+  std::string endless;
+  for (int i = 0; i < 2000; ++i) endless += "a cat ";
+  const auto cut = post(served, "/translate", {{"text", {"a cat", endless, "a cat"}}}).json()["translations"];
+  ASSERT_EQ(cut.size(), 3u);
+  EXPECT_EQ(cut[1].value("cut", false), true) << "only its beginning was read";
+  EXPECT_FALSE(cut[0].contains("cut") || cut[2].contains("cut"));
 }
 
 TEST_F(Serve, WrongUseIsASentence) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <iterator>
 #include <limits>
 
 #include "core/interrupt.h"
@@ -34,21 +33,23 @@ void ServedTranslator::run() {
   const InterruptsHeld until_drained;
   use_threads(loaded_.recipe.train.threads);  // of this thread
   while (auto job = jobs_.pop()) {
-    std::vector<std::vector<TextTranslation>> found;
+    std::vector<TranslatedLine> lines;
     std::exception_ptr failure;
     try {
       TranslateOptions options{.decode = job->decode};
       for (size_t first = 0; first < job->lines.size() && job->wanted(); first += kLinesAtOnce) {
-        const auto lines = std::span<const std::string>(job->lines)
-                               .subspan(first, std::min(kLinesAtOnce, job->lines.size() - first));
+        const auto some = std::span<const std::string>(job->lines)
+                              .subspan(first, std::min(kLinesAtOnce, job->lines.size() - first));
+        lines.resize(first + some.size());
         options.first_line = first;
-        std::ranges::move(translate(*loaded_.model, loaded_.tokenizers, lines, options),
-                          std::back_inserter(found));
+        options.on_cut = [&](size_t line, size_t) { lines[first + line].cut = true; };
+        auto found = translate(*loaded_.model, loaded_.tokenizers, some, options);
+        for (size_t i = 0; i < found.size(); ++i) lines[first + i].found = std::move(found[i]);
       }
     } catch (...) {
       failure = std::current_exception();
     }
-    job->done(std::move(found), failure);
+    job->done(std::move(lines), failure);
   }
 }
 

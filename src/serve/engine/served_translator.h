@@ -13,12 +13,18 @@
 
 namespace tightloop::serve {
 
+/// What the search found for a line, the best first.
+struct TranslatedLine {
+  std::vector<TextTranslation> found{};
+  bool cut = false;  // it is longer than what the model reads: only its beginning is translated
+};
+
 /// Lines to translate, and who is told. `wanted` and `done` are called on the translator's thread.
 struct TranslationJob {
   std::vector<std::string> lines;
   DecodeConfig decode{};
   std::function<bool()> wanted{};  // whether anybody still waits
-  std::function<void(std::vector<std::vector<TextTranslation>>, std::exception_ptr)> done{};
+  std::function<void(std::vector<TranslatedLine>, std::exception_ptr)> done{};
 };
 
 /// A model that translates, with the thread on which it computes: one request after another.

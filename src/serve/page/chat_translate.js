@@ -29,7 +29,8 @@ function showTranslations(lines, found) {
   const cell = (one) => {
     const others = Array.isArray(one?.others) ? one.others : [];
     return [element('p', {}, String(one?.text ?? '')), others.length ? element('details', {}, element('summary', {}, `${others.length} more`),
-      element('ol', {}, others.map((other) => element('li', {}, String(other.text), ' ', element('span', { class: 'help' }, scoreText(other.score)))))) : null];
+      element('ol', {}, others.map((other) => element('li', {}, String(other.text), ' ', element('span', { class: 'help' }, scoreText(other.score)))))) : null,
+      one?.cut ? element('p', { class: 'help' }, 'Only the beginning: the line is longer than what the model reads') : null];
   };
   byId('translations').replaceChildren(element('table', {},
     element('caption', { class: 'unseen' }, 'Translations'),
