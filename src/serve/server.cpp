@@ -40,6 +40,11 @@ AccessRules access_rules(const ServeConfig& config, std::string key) {
         "--api-key-file "
         "FILE or $TIGHTLOOP_API_KEY, or listen at 127.0.0.1.",
         config.host);
+  if (!config.cors.empty() && !is_origin(config.cors))
+    throw usage_error(
+        "--cors {} is no origin: the scheme, host and port of one, such as https://chat.example or "
+        "http://localhost:3000, without a path.",
+        config.cors);
   return {.host = config.host, .key = std::move(key), .cors = config.cors};
 }
 

@@ -237,6 +237,7 @@ TEST_F(Serve, WrongUseIsASentence) {
       {"--model runs/mine --host 0.0.0.0", 2, "--api-key-file"},
       {"--model runs/mine --api-key-file nowhere", 3, "nowhere"},
       {"--model runs/mine --port 70000", 2, "65535"},
+      {"--model runs/mine --cors '*'", 2, "is no origin"},
       {"--model runs/mine --max-tokens 0", 2, "--max-tokens"},
       {"--model runs/mine --api-key secret", 2, "--api-key"},
       {"--model runs/mine --host no.such.host.invalid --port 0", 2, "--api-key-file"}};

@@ -1,5 +1,7 @@
 #include "serve/http/access.h"
 
+#include <algorithm>
+
 #include "support.h"
 
 namespace tightloop {
@@ -45,6 +47,26 @@ TEST(Access, PagesOfOtherSitesAreRefused) {
   EXPECT_EQ(cors_headers(call_with({{"origin", "https://chat.example"}}), open).front().second,
             "https://chat.example");
   EXPECT_TRUE(cors_headers(call_with({{"origin", "https://chat.example"}}), rules).empty());
+}
+
+TEST(Access, PagesOfTheOriginThatIsNamedMayAskAsClientsDo) {
+  const AccessRules open{.cors = "https://Chat.example"};
+  const auto headers = cors_headers(call_with({{"origin", "https://chat.example"},
+                                               {"access-control-request-headers", "x-stainless-os,x-b"}}),
+                                    open);
+  const auto value = [&](std::string_view name) {
+    const auto found = std::ranges::find(headers, name, &std::pair<std::string, std::string>::first);
+    return found == headers.end() ? "" : found->second;
+  };
+  EXPECT_EQ(value("Access-Control-Allow-Origin"), "https://chat.example") << "as the browser spells it";
+  EXPECT_EQ(value("Access-Control-Allow-Headers"), "x-stainless-os,x-b");
+  for (const char* origin :
+       {"https://chat.example", "http://localhost:3000", "http://[::1]:8000", "chrome-extension://abc"})
+    EXPECT_TRUE(is_origin(origin)) << origin;
+  for (const char* other :
+       {"*", "null", "chat.example", "https://", "://a", "https://chat.example/", "https://chat.example/app",
+        "https://*.example", "https://a, https://b", "https://a:b", "https://me@a"})
+    EXPECT_FALSE(is_origin(other)) << other;
 }
 
 TEST(Access, KeysAreComparedWhole) {

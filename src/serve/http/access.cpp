@@ -60,12 +60,26 @@ bool has_key(const HttpCall& call, const AccessRules& rules) {
   return same_secret(given.substr(kBearer.size()), rules.key);
 }
 
+bool is_origin(std::string_view text) {
+  const size_t mark = text.find("://");
+  if (mark == text.npos || !std::ranges::all_of(text.substr(0, mark), [](unsigned char c) {
+        return std::isalnum(c) || c == '-';  // browsers have schemes of extensions, too
+      }))
+    return false;
+  const std::string_view host = text.substr(mark + 3);
+  return mark > 0 && host.find_first_of("/*?#@ \t,") == host.npos && !host_name(host).empty();
+}
+
 HttpHeaders cors_headers(const HttpCall& call, const AccessRules& rules) {
-  if (rules.cors.empty() || lower_case(call.header("origin")) != lower_case(rules.cors)) return {};
-  return {{"Access-Control-Allow-Origin", rules.cors},
-          {"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
-          {"Access-Control-Allow-Headers", "Authorization, Content-Type"},
-          {"Vary", "Origin"}};
+  const std::string_view origin = call.header("origin");
+  if (rules.cors.empty() || lower_case(origin) != lower_case(rules.cors)) return {};
+  // Clients of OpenAI's API send headers that describe themselves.
+  const std::string_view asked = call.header("access-control-request-headers");
+  return {
+      {"Access-Control-Allow-Origin", std::string(origin)},  // compared letter by letter
+      {"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
+      {"Access-Control-Allow-Headers", asked.empty() ? "Authorization, Content-Type" : std::string(asked)},
+      {"Vary", "Origin, Access-Control-Request-Headers"}};
 }
 
 }  // namespace tightloop::serve

@@ -28,7 +28,11 @@ HttpRefusal check_origin(const HttpCall& call, const AccessRules& rules);
 /// Whether "Authorization: Bearer KEY" is there and right, or no key is asked for.
 bool has_key(const HttpCall& call, const AccessRules& rules);
 
-/// What tells a browser that pages of the origin `cors` may ask and read; nothing for others.
+/// Whether a browser could name this as a page's origin: scheme, host and port alone.
+bool is_origin(std::string_view text);
+
+/// What tells a browser that pages of the origin `cors` may ask, with whatever headers, and read; nothing for
+/// others.
 HttpHeaders cors_headers(const HttpCall& call, const AccessRules& rules);
 
 }  // namespace tightloop::serve
