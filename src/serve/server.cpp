@@ -91,7 +91,9 @@ const std::vector<Server::Route>& Server::routes() {
 Server::Server(const ServeConfig& config, std::string key)
     : config_(config),
       rules_(access_rules(config, std::move(key))),
-      http_(http_options(config), [this](const Asked& asked) { handle(asked); }),
+      http_(
+          http_options(config), [this](const Asked& asked) { handle(asked); },
+          [this](const Asked& asked) { watch(asked, "other"); }),
       work_(std::numeric_limits<size_t>::max()) {
   for (int i = 0; i < kWorkers; ++i)
     workers_.emplace_back([this] {
@@ -141,7 +143,8 @@ void Server::watch(const Asked& asked, const std::string& endpoint) {
     for (const auto& one : generations_)
       if (one->exchange() == done)
         tokens = fmt::format(", {} + {} tokens", one->usage().prompt, one->usage().made);
-    log::info("{} {} {}, {:.0f} ms{}", done->call().method, endpoint, status, took, tokens);
+    const std::string& method = done->call().method;
+    log::info("{} {} {}, {:.0f} ms{}", method.empty() ? "unread" : method, endpoint, status, took, tokens);
   };
 }
 

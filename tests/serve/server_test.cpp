@@ -275,12 +275,16 @@ TEST(Server, MetricsCount) {
   ServedTiny served;
   served.post("/v1/completions", completion("Once", 5));
   served.get("/nothing");
+  HttpClient nonsense(served.port());
+  nonsense.send("nonsense\r\n\r\n");
+  nonsense.read_to_end();
   // The load is told behind the last token.
   EXPECT_TRUE(
       served.reaches([](const DecoderLoad& load) { return load.running == 0 && load.made_tokens == 5; }));
   const std::string text = served.get("/metrics").body;
   for (const char* line : {"tightloop_requests_total{endpoint=\"/v1/completions\",code=\"200\"} 1\n",
                            "tightloop_requests_total{endpoint=\"other\",code=\"404\"} 1\n",
+                           "tightloop_requests_total{endpoint=\"other\",code=\"400\"} 1\n",
                            "tightloop_made_tokens_total{model=\"tiny\"} 5\n",
                            "tightloop_time_to_first_token_seconds_count{model=\"tiny\"} 1\n",
                            "tightloop_time_between_tokens_seconds_count{model=\"tiny\"} 4\n",

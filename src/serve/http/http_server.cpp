@@ -64,8 +64,8 @@ int listening_socket(const std::string& host, int port, std::string& why) {
 
 }  // namespace
 
-HttpServer::HttpServer(const HttpOptions& options, Handler handler)
-    : options_(options), handler_(std::move(handler)) {
+HttpServer::HttpServer(const HttpOptions& options, Handler handler, Handler refused)
+    : options_(options), handler_(std::move(handler)), refused_(std::move(refused)) {
   std::string why;
   listener_ = listening_socket(options.host, options.port, why);
   if (listener_ < 0)
@@ -213,16 +213,20 @@ void HttpServer::read_on(Connection& connection) {
     flush(connection);
     if (connection.dead) return;
   }
-  const bool whole = connection.parser.state() == CallParser::State::kWhole;
-  if (!whole && connection.parser.state() != CallParser::State::kRefused) return;
-  const auto exchange =
-      std::make_shared<Exchange>(*this, connection, whole ? connection.parser.take() : HttpCall{});
+  if (connection.parser.state() == CallParser::State::kRefused)
+    return refuse(connection, connection.parser.refusal().status, connection.parser.refusal().why);
+  if (connection.parser.state() != CallParser::State::kWhole) return;
+  const auto exchange = std::make_shared<Exchange>(*this, connection, connection.parser.take());
   connection.exchange = exchange;
-  if (!whole) {
-    connection.last = true;
-    return exchange->reply(error_reply(connection.parser.refusal().status, connection.parser.refusal().why));
-  }
   handler_(exchange);
+}
+
+void HttpServer::refuse(Connection& connection, int status, std::string_view why) {
+  connection.last = true;
+  const auto exchange = std::make_shared<Exchange>(*this, connection, HttpCall{});
+  connection.exchange = exchange;
+  refused_(exchange);
+  exchange->reply(error_reply(status, why));
 }
 
 void HttpServer::flush(Connection& connection) {
@@ -273,10 +277,7 @@ void HttpServer::look_after(Connection& connection, Clock::time_point now) {
   if (now <= connection.until) return;
   const bool reads = connection.unsent() == 0 && !connection.draining && connection.parser.begun();
   if (!reads) return drop(connection, Exchange::Lost::kSlow);
-  connection.last = true;
-  connection.exchange = std::make_shared<Exchange>(*this, connection, HttpCall{});
-  const auto exchange = connection.exchange;
-  exchange->reply(error_reply(408, "the request took too long to arrive."));
+  refuse(connection, 408, "the request took too long to arrive.");
 }
 
 void HttpServer::drop(Connection& connection, Exchange::Lost how) {

@@ -80,8 +80,9 @@ class HttpServer {
   /// Called for each request, on the server's thread; it, or somebody later, answers.
   using Handler = std::function<void(const std::shared_ptr<Exchange>&)>;
 
-  /// Listens. A usage error where the port cannot be had.
-  HttpServer(const HttpOptions& options, Handler handler);
+  /// Listens. A usage error where the port cannot be had. `refused` is called before what cannot be read is
+  /// answered.
+  HttpServer(const HttpOptions& options, Handler handler, Handler refused);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
@@ -106,6 +107,7 @@ class HttpServer {
   void do_posted();
   void receive(Connection& connection);
   void read_on(Connection& connection);
+  void refuse(Connection& connection, int status, std::string_view why);
   void flush(Connection& connection);
   void answered(Connection& connection);
   void look_after(Connection& connection, Clock::time_point now);
@@ -114,7 +116,7 @@ class HttpServer {
   bool anything_unsent() const;
 
   const HttpOptions options_;
-  const Handler handler_;
+  const Handler handler_, refused_;
   int listener_ = -1, wake_ = -1, port_ = 0;
   bool closing_ = false;
   Clock::time_point no_accept_until_{};
