@@ -328,9 +328,9 @@ bool Bpe::encode_with_ends(std::string_view text, std::vector<int32_t>& ids,
 std::string Bpe::decode(std::span<const int32_t> ids) const {
   std::string bytes;
   for (const int32_t id : ids) {
-    if (id < 0 || id >= vocab_size() || model_.tokens[id].kind == BpeModel::Token::kAbsent)
+    if (id < 0 || id >= vocab_size())
       throw data_error("there is no token {} in {} (ids go from 0 to {}).", id, source_, vocab_size() - 1);
-    bytes += model_.tokens[id].bytes;
+    bytes += model_.tokens[id].bytes;  // of an absent one: none
   }
   return bytes;
 }

@@ -44,8 +44,8 @@ class Tokenizer {
   virtual bool encode_with_ends(std::string_view, std::vector<int32_t>&, std::vector<uint32_t>&) const {
     return false;
   }
-  /// The bytes that the ids stand for (not always valid UTF-8). An id outside of the vocabulary is a data
-  /// error.
+  /// The bytes that the ids stand for (not always valid UTF-8): none for an id in a gap of the vocabulary,
+  /// which a model may choose. An id outside of it is a data error.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
   /// The id of a token that is written exactly so ("<|endoftext|>"), special or not.
   virtual std::optional<int32_t> token_id(std::string_view token) const = 0;

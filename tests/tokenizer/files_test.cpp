@@ -109,6 +109,21 @@ TEST(HfJson, refuses_by_name_what_it_does_not_do) {
   }
 }
 
+// Vocabularies have gaps (cl100k_base, for one), and a model may choose an id in one.
+TEST(HfJson, an_id_in_a_gap_stands_for_nothing) {
+  auto file = small_file();
+  file["added_tokens"][0]["id"] = 300;
+  const Bpe tokenizer(parse_hf_json(file.dump(), "t.json"), "t.json");
+  const auto ids = tokenizer.encode("abc");
+  auto with_gaps = ids;
+  with_gaps.insert(with_gaps.begin(), 299);
+  with_gaps.push_back(259);
+  EXPECT_EQ(tokenizer.decode(with_gaps), "abc");
+  EXPECT_EQ(tokenizer.decode(std::vector<int32_t>{280}), "");
+  error_of(ExitCode::kData, [&] { tokenizer.decode(std::vector<int32_t>{301}); });
+  error_of(ExitCode::kData, [&] { tokenizer.decode(std::vector<int32_t>{-1}); });
+}
+
 TEST(HfJson, survives_any_damage) {
   for (const std::string bytes : {"", "[]", "{", "null", "{\"model\":1}", "{\"model\":{\"vocab\":[]}}",
                                   "\xFF\xFE", "{\"a\":\"\\ud800\"}"})
@@ -161,7 +176,8 @@ TEST(HfJson, keeps_all_when_written_again) {
   EXPECT_EQ(written["post_processor"], file["post_processor"]);
   EXPECT_EQ(second->vocab_size(), 271);
   EXPECT_EQ(second->token_id("\u4e2d "), 270);
-  error_of(ExitCode::kData, [&] { second->decode(std::vector<int32_t>{265}); });  // a hole
+  EXPECT_EQ(second->decode(std::vector<int32_t>{265}), "") << "a hole stays one";
+  EXPECT_EQ(second->decode(std::vector<int32_t>{97, 265, 98}), "ab");
 }
 
 TEST(HfJson, what_tokenizer_config_says_is_saved_too) {
