@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "dist/fault.h"
 
 namespace tightloop::serve {
 
@@ -82,6 +83,9 @@ void Generation::start() {
       } catch (const Error& error) {
         cancel();
         throw ApiError{.message = error.what(), .param = request_.chat ? "messages" : "prompt"};
+      } catch (...) {
+        cancel();
+        throw;
       }
     }
   }
@@ -89,8 +93,15 @@ void Generation::start() {
 
 void Generation::pump() {
   if (done_) return;
-  for (size_t i = 0; i < answers_.size() && !done_; ++i) take(i);
-  if (!done_ && std::ranges::all_of(answers_, [](const Made& one) { return one.end.has_value(); })) finish();
+  try {
+    for (size_t i = 0; i < answers_.size() && !done_; ++i) take(i);
+    if (!done_ && std::ranges::all_of(answers_, [](const Made& one) { return one.end.has_value(); }))
+      finish();
+  } catch (const std::exception& error) {  // it is this answer's alone
+    const std::string why = last_words(error).what();
+    log::error("An answer failed: {}", why);
+    stop(server_error(500, why));
+  }
 }
 
 void Generation::take(size_t index) {
@@ -200,13 +211,14 @@ nlohmann::json Generation::choice(size_t index) const {
 }
 
 void Generation::finish() {
-  done_ = true;
   if (!request_.stream) {
     auto object = head_.object(false);
     for (size_t i = 0; i < answers_.size(); ++i) object["choices"].push_back(choice(i));
     object["usage"] = usage_json(usage_);
+    done_ = true;
     return exchange_->reply({.body = json_text(object)});
   }
+  done_ = true;
   if (request_.include_usage) {
     auto object = head_.object(true);
     object["usage"] = usage_json(usage_);

@@ -2,10 +2,9 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <exception>
 #include <memory>
 
-#include "core/error.h"
-#include "dist/fault.h"
 #include "serve/api/answer_json.h"
 #include "serve/api/fields.h"
 #include "serve/measures.h"
@@ -15,10 +14,6 @@
 namespace tightloop::serve {
 
 namespace {
-
-ApiError failure_of(const std::exception& error) {
-  return {.status = 500, .message = last_words(error).what(), .type = "server_error"};
-}
 
 /// Texts, or token ids, as /v1/embeddings takes them.
 std::vector<std::variant<std::string, std::vector<int32_t>>> read_inputs(const nlohmann::json& body,
@@ -53,8 +48,8 @@ void embed_next(ServedModel& model, const std::shared_ptr<EmbeddingJob>& job) {
           {{"object", "embedding"},
            {"index", at},
            {"embedding", job->plain ? nlohmann::json(state) : nlohmann::json(base64(state))}});
-    } catch (const std::exception& error) {
-      return job->done(failure_of(error).reply());
+    } catch (const std::exception&) {
+      return job->done(reply_of(std::current_exception()));
     }
     if (*job->wanted && job->data.size() < job->texts.size()) return embed_next(model, job);
     job->done({});
@@ -81,8 +76,8 @@ void Server::score(const Asked& asked) {
           auto json = score_json(language_model, model.tokenizer(), ids, bytes);
           json["model"] = model.name();
           reply.body = json_text(json) + "\n";
-        } catch (const std::exception& error) {
-          reply = failure_of(error).reply();
+        } catch (const std::exception&) {
+          reply = reply_of(std::current_exception());
         }
         http_.post([asked, reply = std::move(reply)] { asked->reply(reply); });
       });
@@ -157,8 +152,8 @@ void Server::translate(const Asked& asked) {
           list.push_back(std::move(one));
         }
         reply.body = json_text({{"model", name}, {"translations", std::move(list)}}) + "\n";
-      } catch (const std::exception& error) {
-        reply = failure_of(error).reply();
+      } catch (const std::exception&) {
+        reply = reply_of(std::current_exception());
       }
       http_.post([asked, reply = std::move(reply)] { asked->reply(reply); });
     };

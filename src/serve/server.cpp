@@ -7,7 +7,6 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "dist/fault.h"
 #include "serve/api/fields.h"
 
 namespace tightloop::serve {
@@ -177,8 +176,8 @@ void Server::handle(const Asked& asked) {
     if (draining_ && route->works)
       throw ApiError{.status = 503, .message = "the server is shutting down.", .type = "server_error"};
     (this->*route->answer)(asked);
-  } catch (const ApiError& error) {
-    asked->reply(error.reply());
+  } catch (...) {
+    asked->reply(reply_of(std::current_exception()));
   }
 }
 
@@ -209,19 +208,16 @@ void Server::prepare(const Asked& asked, std::function<std::function<void()>()> 
     std::function<void()> next;
     try {
       next = work();
-    } catch (const ApiError& error) {
-      next = [asked, reply = error.reply()] { asked->reply(reply); };
-    } catch (const std::exception& error) {
-      const ApiError shown{.status = 500, .message = last_words(error).what(), .type = "server_error"};
-      next = [asked, reply = shown.reply()] { asked->reply(reply); };
+    } catch (...) {
+      next = [asked, reply = reply_of(std::current_exception())] { asked->reply(reply); };
     }
     http_.post([this, asked, next = std::move(next)] {
       --preparing_;
       if (!asked->open()) return;
       try {
         next();
-      } catch (const ApiError& error) {
-        asked->reply(error.reply());
+      } catch (...) {
+        asked->reply(reply_of(std::current_exception()));
       }
     });
   });

@@ -27,10 +27,10 @@ inline nlohmann::json completion(const std::string& prompt, int64_t tokens,
 /// A server of this process with a tiny random model called "tiny", which knows bytes and ChatML.
 class ServedTiny {
  public:
-  explicit ServedTiny(serve::ServeConfig config = {}, const std::string& key = {}) {
+  explicit ServedTiny(serve::ServeConfig config = {}, const std::string& key = {}, LoadedRun run = loaded()) {
     config.port = 0;
     server_ = std::make_unique<serve::Server>(config, key);
-    auto model = std::make_unique<serve::ServedModel>("tiny", loaded(),
+    auto model = std::make_unique<serve::ServedModel>("tiny", std::move(run),
                                                       DecoderConfig{.cache_tokens = config.cache_tokens,
                                                                     .running = config.running,
                                                                     .prefill_tokens = config.prefill_tokens});

@@ -136,6 +136,30 @@ TEST(ServerLimits, OpenAddressesAndPortsInUseAreRefused) {
   testing::error_of(ExitCode::kUsage, [&] { serve::Server({.host = "no.such.host.invalid"}, "key"); });
 }
 
+/// Cannot say what some of its tokens are when they stand alone.
+class FailingTokenizer : public testing::ByteTokenizer {
+ public:
+  using ByteTokenizer::ByteTokenizer;
+  std::string decode(std::span<const int32_t> ids) const override {
+    if (ids.size() == 1) throw data_error("nobody knows token {}.", ids[0]);
+    return ByteTokenizer::decode(ids);
+  }
+};
+
+TEST(ServerLimits, WhatFailsOnTheServersThreadEndsOneAnswerAndNotTheServer) {
+  auto run = ServedTiny::loaded();
+  run.tokenizer = std::make_unique<FailingTokenizer>(std::vector<std::string>{"<|im_start|>", "<|im_end|>"});
+  ServedTiny served({}, "", std::move(run));
+  const auto answer = served.post("/v1/completions", completion("Once", 20, {{"logprobs", 2}, {"n", 2}}));
+  EXPECT_EQ(answer.status, 500);
+  EXPECT_NE(answer.json()["error"]["message"].get<std::string>().find("nobody knows"), std::string::npos);
+  const auto stream =
+      served.post("/v1/completions", completion("Once", 2000, {{"logprobs", 2}, {"stream", true}}));
+  EXPECT_NE(stream.body.find("nobody knows"), std::string::npos) << stream.body;
+  EXPECT_TRUE(served.reaches([](const DecoderLoad& load) { return load.running + load.waiting == 0; }));
+  EXPECT_EQ(served.post("/v1/completions", completion("Once", 20)).status, 200);
+}
+
 // Whatever comes in, the server is there afterwards, and nothing is left running.
 TEST(ServerLimits, FuzzedRequestsOverASocketLeaveTheServerWell) {
   ServedTiny served({.max_tokens = 40, .choices = 4});

@@ -4,9 +4,23 @@
 
 #include "core/config.h"
 #include "core/io/json_depth.h"
+#include "core/log.h"
+#include "dist/fault.h"
 #include "tokenizer/unicode/unicode.h"
 
 namespace tightloop::serve {
+
+HttpReply reply_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const ApiError& error) {
+    return error.reply();
+  } catch (const std::exception& error) {
+    const std::string why = last_words(error).what();
+    log::error("A request failed: {}", why);
+    return ApiError{.status = 500, .message = why, .type = "server_error"}.reply();
+  }
+}
 
 nlohmann::json read_json_body(std::string_view body) {
   if (!is_utf8(body)) throw ApiError{.message = "the body is not UTF-8."};

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <cstdint>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -22,6 +23,9 @@ struct ApiError {
 
   HttpReply reply() const { return error_reply(status, message, type, param, code); }
 };
+
+/// What a request is answered with that ended so: an ApiError as it says, anything else by status 500.
+HttpReply reply_of(const std::exception_ptr& failure);
 
 template <class... Args>
 ApiError wrong_field(std::string_view param, fmt::format_string<Args...> format, Args&&... args) {
