@@ -245,7 +245,7 @@ void Decoder::read(const std::vector<Chunk>& chunks) {
   std::vector<Sequence*> due;
   bool wait = false;  // the next pass needs this one's tokens, or somebody wants its logits
   for (const Chunk& chunk : chunks) {
-    counts_.read_tokens += chunk.tokens;
+    counts_.read_tokens += chunk.sequence->of_prompt(chunk.tokens);
     if (!chunk.due()) continue;
     due.push_back(chunk.sequence);
     wait |= chunk.sequence->request.logprobs >= 0;

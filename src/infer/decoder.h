@@ -72,7 +72,8 @@ struct DecoderLoad {
   int64_t cache_tokens_used = 0;     // by running requests; the rest holds what may be shared
   int64_t cache_tokens = 0;          // as configured
   // Since the start:
-  int64_t read_tokens = 0, shared_tokens = 0, made_tokens = 0, preemptions = 0;
+  int64_t read_tokens = 0, shared_tokens = 0;  // of prompts; read again after a preemption, they count again
+  int64_t made_tokens = 0, preemptions = 0;
   int64_t replayed = 0;  // passes that ran as captured graphs
 };
 

@@ -38,6 +38,7 @@ TEST(Decoder, RequestsJoinAndLeaveBetweenPasses) {
     EXPECT_EQ(told[i].ends[0].made_tokens, static_cast<int64_t>(told[i].ids.size()));
   }
   EXPECT_EQ(decoder.load().running + decoder.load().waiting + decoder.load().cache_tokens_used, 0);
+  EXPECT_EQ(decoder.load().read_tokens, 16) << "of prompts alone";
 }
 
 TEST(Decoder, CancelledRequestsEndOnceWhereverTheyAre) {

@@ -286,6 +286,7 @@ TEST(Server, MetricsCount) {
                            "tightloop_requests_total{endpoint=\"other\",code=\"404\"} 1\n",
                            "tightloop_requests_total{endpoint=\"other\",code=\"400\"} 1\n",
                            "tightloop_made_tokens_total{model=\"tiny\"} 5\n",
+                           "tightloop_prompt_tokens_total{model=\"tiny\"} 4\n",
                            "tightloop_time_to_first_token_seconds_count{model=\"tiny\"} 1\n",
                            "tightloop_time_between_tokens_seconds_count{model=\"tiny\"} 4\n",
                            "tightloop_running{model=\"tiny\"} 0\n"})

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -29,6 +30,10 @@ struct Sequence {
 
   int64_t size() const { return static_cast<int64_t>(ids.size()); }
   int64_t unread() const { return size() + under_way - read; }
+  /// Of the next tokens to be read, those of the prompt.
+  int64_t of_prompt(int64_t tokens) const {
+    return std::clamp<int64_t>(static_cast<int64_t>(request.prompt.size()) - read, 0, tokens);
+  }
   int64_t made() const { return size() - static_cast<int64_t>(request.prompt.size()); }
 };
 
