@@ -37,12 +37,12 @@ nlohmann::json AnswerHead::object(bool piece) const {
           {"choices", nlohmann::json::array()}};
 }
 
-std::string fresh_id(const std::string& prefix) {
+std::string fresh_id(const std::string& prefix, int signs) {
   constexpr std::string_view kSigns = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
   static thread_local std::mt19937_64 random{(uint64_t{std::random_device()()} << 32) ^
                                              std::random_device()()};
   std::string id = prefix;
-  for (int i = 0; i < 24; ++i) id += kSigns[random() % kSigns.size()];
+  for (int i = 0; i < signs; ++i) id += kSigns[random() % kSigns.size()];
   return id;
 }
 
@@ -88,9 +88,11 @@ nlohmann::json text_logprobs(const Tokenizer& tokenizer, std::span<const Decoded
 }
 
 nlohmann::json calls_json(std::span<const ToolCall> calls, std::optional<size_t> first) {
+  // Clients send it back with the result, and templates of Mistral refuse any other length.
+  constexpr int kSignsOfCall = 9;
   nlohmann::json list = nlohmann::json::array();
   for (size_t i = 0; i < calls.size(); ++i) {
-    nlohmann::json call{{"id", fresh_id("call_")},
+    nlohmann::json call{{"id", fresh_id("", kSignsOfCall)},
                         {"type", "function"},
                         {"function", {{"name", calls[i].name}, {"arguments", calls[i].arguments}}}};
     if (first) call["index"] = *first + i;

@@ -23,8 +23,8 @@ struct AnswerHead {
   nlohmann::json object(bool piece) const;
 };
 
-/// Letters and digits that nobody has seen before, behind a prefix such as "chatcmpl-".
-std::string fresh_id(const std::string& prefix);
+/// So many letters and digits that nobody has seen before, behind a prefix such as "chatcmpl-".
+std::string fresh_id(const std::string& prefix, int signs = 24);
 
 struct UsageCounts {
   int64_t prompt = 0, made = 0, cached = 0;
