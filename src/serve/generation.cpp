@@ -71,9 +71,9 @@ void Generation::start() {
   for (const ReadPrompt& prompt : prompts_) {
     for (int64_t sample = 0; sample < request_.n; ++sample) {
       try {
-        auto feed =
-            std::make_shared<AnswerFeed>(model_.tokenizer(), request_.stops, prompt.ids,
-                                         request_.logprobs >= 0, request_.stream, model_.times(), wake);
+        auto feed = std::make_shared<AnswerFeed>(model_.tokenizer(), request_.stops, prompt.ids,
+                                                 request_.logprobs >= 0, request_.stream, model_.times(),
+                                                 exchange_->began(), wake);
         DecodeRequest asked = decode_request(prompt, sample);
         asked.on_token = [feed](const DecodedToken& token) { return feed->on_token(token); };
         asked.on_end = [feed](const DecodeEnd& end) { feed->on_end(end); };

@@ -1,7 +1,9 @@
 // What is told of answers beside their text.
 #include <cctype>
 
+#include "data/byte_tokenizer.h"
 #include "serve/api/answer_json.h"
+#include "serve/engine/answer_feed.h"
 #include "support.h"
 
 namespace tightloop {
@@ -18,6 +20,19 @@ TEST(Answer, CallsHaveIdsThatEveryTemplateTakes) {
     EXPECT_TRUE(std::ranges::all_of(id, [](unsigned char c) { return std::isalnum(c); })) << id;
   }
   EXPECT_NE(json[0]["id"], json[1]["id"]);
+}
+
+TEST(Answer, TheTimeToTheFirstTokenBeginsWithTheRequest) {
+  const testing::ByteTokenizer tokenizer{{}};
+  AnswerTimes times;
+  const auto asked = std::chrono::steady_clock::now() - std::chrono::seconds(200);
+  AnswerFeed feed(tokenizer, {}, {}, /*logprobs=*/false, /*eager=*/false, times, asked, [] {});
+  feed.on_token({.id = 'a'});
+  feed.on_token({.id = 'b'});
+  const auto text = [](const TimeHistogram& times) { return times.text("t", "model=\"m\""); };
+  EXPECT_NE(text(times.first_token).find("t_sum{model=\"m\"} 200."), std::string::npos)
+      << text(times.first_token);
+  EXPECT_NE(text(times.between_tokens).find("t_sum{model=\"m\"} 0."), std::string::npos);
 }
 
 }  // namespace

@@ -7,12 +7,13 @@ namespace tightloop::serve {
 
 AnswerFeed::AnswerFeed(const Tokenizer& tokenizer, std::vector<std::string> stops,
                        std::span<const int32_t> prompt, bool logprobs, bool eager, AnswerTimes& times,
-                       std::function<void()> wake)
+                       Clock::time_point asked, std::function<void()> wake)
     : logprobs_(logprobs),
       eager_(eager),
       times_(times),
       wake_(std::move(wake)),
-      stream_(tokenizer, std::move(stops), prompt) {}
+      stream_(tokenizer, std::move(stops), prompt),
+      last_(asked) {}
 
 void AnswerFeed::tell(std::unique_lock<std::mutex>& lock) {
   if (told_ || (!eager_ && !news_.end)) return;

@@ -25,9 +25,11 @@ struct AnswerNews {
 class AnswerFeed {
  public:
   /// `stops`: the text ends before the first of these. `wake` is called on the decoder's thread when there is
-  /// news, once until take(); `eager`: for each token, otherwise for the end alone.
+  /// news, once until take(); `eager`: for each token, otherwise for the end alone. `asked`: when the request
+  /// came, from where the time to the first token is counted.
   AnswerFeed(const Tokenizer& tokenizer, std::vector<std::string> stops, std::span<const int32_t> prompt,
-             bool logprobs, bool eager, AnswerTimes& times, std::function<void()> wake);
+             bool logprobs, bool eager, AnswerTimes& times, std::chrono::steady_clock::time_point asked,
+             std::function<void()> wake);
 
   /// The two of a DecodeRequest.
   bool on_token(const DecodedToken& token);
@@ -47,7 +49,7 @@ class AnswerFeed {
   // The decoder's thread alone touches these.
   TextStream stream_;
   std::vector<DecodedToken> held_;  // whose text is not certain
-  Clock::time_point last_ = Clock::now();
+  Clock::time_point last_;
   mutable std::mutex mutex_;  // what follows
   AnswerNews news_;
   bool told_ = false, started_ = false;
