@@ -12,19 +12,20 @@ namespace tightloop::serve {
 
 namespace {
 
-void check_tokens(const ServedModel& model, size_t tokens, int64_t longest, const std::string& field) {
+void check_tokens(const ServedModel& model, size_t tokens, int64_t longest, const std::string& field,
+                  const char* more = "") {
   if (static_cast<int64_t>(tokens) <= longest) return;
   throw ApiError{
-      .message = fmt::format("the prompt has {} tokens; at most {} are read here, of the model's context "
+      .message = fmt::format("the prompt has {} tokens{}; at most {} are read here, of the model's context "
                              "of {}. Shorten it.",
-                             tokens, longest, model.context()),
+                             tokens, more, longest, model.context()),
       .param = field,
       .code = "context_length_exceeded"};
 }
 
 /// A text that cannot fit is not tokenized.
 void check_bytes(const ServedModel& model, size_t bytes, int64_t longest, const std::string& field) {
-  check_tokens(model, bytes / kMostTokenBytes, longest, field);
+  check_tokens(model, bytes / kMostTokenBytes, longest, field, " or more");
 }
 
 size_t text_bytes(const nlohmann::json& json) {
@@ -60,6 +61,7 @@ ReadPrompt read_prompt(const ServedModel& model, const std::variant<std::string,
     if (prompt.ids.empty()) prompt.ids.push_back(tokenizer.end_of_text());  // a document from its start
   } else {
     prompt.ids = std::get<std::vector<int32_t>>(given);
+    check_tokens(model, prompt.ids.size(), longest, field);
     for (const int32_t id : prompt.ids)
       if (id >= tokenizer.vocab_size())
         throw wrong_field(field, "there is no token {}: ids go from 0 to {}.", id,
