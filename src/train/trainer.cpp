@@ -244,7 +244,9 @@ void Trainer::step(int64_t step) {
 
 void Trainer::extract(bool all) {
   buffer_->extract(engine_->syncs(), &processes_);
-  for (const StepSums& sums : buffer_->arrived(all ? 0 : 1)) handle(sums);
+  // What comes of a step may take all processes: a rollback, a skipped update that is looked into.
+  const bool exactly = processes_.several() && device_.is_cuda();
+  for (const StepSums& sums : buffer_->arrived(all ? 0 : 1, exactly)) handle(sums);
 }
 
 void Trainer::handle(const StepSums& sums) {
