@@ -87,8 +87,11 @@ Peers::Peers(const Rendezvous& rendezvous, const Processes::Timing& timing, Last
     ticker_.emplace(kTick, [this] { look(); });
     gloo_ =
         make_gloo_group(named("gloo"), rendezvous.rank, rendezvous.world, rendezvous.address, timing.join);
-  } catch (const Error&) {
-    throw;
+  } catch (const Error& error) {
+    if (!heartbeat_) throw;
+    const Error why = fail(error);
+    part(/*failing=*/true);
+    throw why;
   } catch (const std::exception& error) {
     const Error failure(
         ExitCode::kFailure,
