@@ -85,6 +85,7 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
   if (recipe_.lora.on() && train.precision == Precision::kFp8)
     throw usage_error("train.precision fp8 is not for adapters (lora.rank): take bf16.");
   apply_precision(train, device_);
+  require_same_device(processes_, device_, compute_dtype(train.precision, device_));
   const bool one_gpu = processes_.several() && train.device.find(':') != train.device.npos;
   const bool by_host =
       recipe_.dist.backend == DistBackend::kGloo || (recipe_.dist.backend == DistBackend::kAuto && one_gpu);
