@@ -17,7 +17,8 @@ constexpr const char* kDone = "done";
 constexpr const char* kFault = "fault";
 constexpr std::chrono::milliseconds kHurry{10};
 constexpr std::chrono::seconds kFinish{10}, kDecide{2}, kHear{3};
-constexpr int kSuspicious = 4;  // beats missed, where a call has failed
+constexpr std::chrono::seconds kStopped{1};  // between two questions: this process itself did not run
+constexpr int kSuspicious = 4;               // beats missed, where a call has failed
 
 std::string alive_key(int rank) { return fmt::format("alive/{}", rank); }
 std::string host_key(int rank) { return fmt::format("host/{}", rank); }
@@ -180,8 +181,17 @@ bool Heartbeat::hangs() const {
   return !stopped_ && Clock::now() - last_round_ > timing_.missed * timing_.beat;
 }
 
+// Jobs are suspended as a whole (scontrol suspend), and machines pause: in that time the store did not fail
+// to answer. The others do not count it either, for they count beats.
+void Heartbeat::leave_out_stop() {
+  const auto now = Clock::now();
+  if (now - asked_ > kStopped) last_round_ = std::min(now, last_round_ + (now - asked_));
+  asked_ = now;
+}
+
 std::optional<Fault> Heartbeat::fault() {
   std::lock_guard lock(mutex_);
+  leave_out_stop();
   if (hangs()) note(silent(peers_.holder));
   return fault_;
 }

@@ -53,7 +53,7 @@ class Heartbeat {
 
   const HeartbeatPeers& peers() const { return peers_; }
 
-  /// What all end with; nothing while all are there.
+  /// What all end with; nothing while all are there. Asked several times a second.
   std::optional<Fault> fault();
   /// After a call has failed: looks for a few beats who it may have been.
   std::optional<Fault> find_fault();
@@ -85,6 +85,7 @@ class Heartbeat {
   /// By the mutex.
   void note(const std::optional<Fault>& fault);
   bool hangs() const;
+  void leave_out_stop();
   size_t size() const { return peers_.hosts.size(); }
 
   const Store store_;
@@ -101,7 +102,7 @@ class Heartbeat {
   std::string pace_;  // to be told
   bool done_ = false, hurry_ = false, stopping_ = false, stopped_ = false;
   int64_t rounds_ = 0, beats_ = 0;
-  Clock::time_point last_round_ = Clock::now(), counted_ = Clock::now();
+  Clock::time_point last_round_ = Clock::now(), counted_ = last_round_, asked_ = last_round_;
   std::thread thread_;  // last: it uses the others
 };
 

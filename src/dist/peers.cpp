@@ -83,12 +83,15 @@ Peers::Peers(const Rendezvous& rendezvous, const Processes::Timing& timing, Last
         std::make_unique<Heartbeat>(own, std::move(peers), HeartbeatTiming{timing.beat, timing.missed});
     board_ = std::make_unique<Board>(
         c10::make_intrusive<c10d::PrefixStore>(prefix_ + "/board", connect(timing, /*serve=*/false)),
-        [this] { check(); });
+        [this] { check_aside(); });
     ticker_.emplace(kTick, [this] { look(); });
     gloo_ =
         make_gloo_group(named("gloo"), rendezvous.rank, rendezvous.world, rendezvous.address, timing.join);
-  } catch (const Error&) {
-    throw;
+  } catch (const Error& error) {
+    if (!heartbeat_) throw;
+    const Error why = fail(error);
+    part(/*failing=*/true);
+    throw why;
   } catch (const std::exception& error) {
     const Error failure(
         ExitCode::kFailure,
@@ -125,6 +128,10 @@ void Peers::part(bool failing) {
 
 void Peers::check() {
   if (const auto fault = heartbeat_->fault()) throw failure(*fault);
+}
+
+void Peers::check_aside() {
+  if (const auto fault = heartbeat_->fault()) throw fault->error();
 }
 
 c10d::Backend& Peers::group_of(const at::Tensor& tensor) {

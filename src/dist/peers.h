@@ -34,6 +34,9 @@ class Peers {
 
   /// Throws where one is gone.
   void check();
+  /// The same for threads beside the one that trains, which may not have noticed yet and is not spared the
+  /// LastResort.
+  void check_aside();
   /// Who carries such a tensor: Gloo, or the CUDA plug-in's NCCL.
   c10d::Backend& group_of(const at::Tensor& tensor);
   /// On the CPU the host waits, on a GPU the current stream does.

@@ -117,6 +117,20 @@ std::function<void()> copied(const at::Tensor& to, const at::Tensor& from) {
 
 std::atomic<bool> met = false;
 
+constexpr std::chrono::milliseconds kTell{
+    8000};  // for others to arrive, where there is only an error to tell
+
+std::optional<Error> wrong_interface() {
+  const auto named = variable("GLOO_SOCKET_IFNAME");
+  if (named.empty()) return {};
+  try {
+    gloo_interfaces(named, interfaces());
+    return {};
+  } catch (const Error& error) {
+    return error;
+  }
+}
+
 /// Of one process: what it gives is what it gets.
 void copy_own(const at::Tensor& to, const at::Tensor& from) {
   if (to.const_data_ptr() != from.const_data_ptr()) to.copy_(from);
@@ -129,9 +143,17 @@ Processes::Processes(const std::optional<Rendezvous>& rendezvous, const Timing& 
     : rendezvous_(rendezvous.value_or(Rendezvous{})) {
   met = true;
   if (rendezvous_.world == 1 && !rendezvous_.group_of_one) return;
-  if (const auto named = variable("GLOO_SOCKET_IFNAME"); !named.empty())
-    gloo_interfaces(named, interfaces());  // an error before anybody waits for us
-  peers_ = std::make_shared<Peers>(rendezvous_, timing, std::move(last_resort));
+  // Found before this process waits for the others, and told to those that wait for it: names of interfaces
+  // differ from machine to machine.
+  const auto wrong = wrong_interface();
+  Timing limited = timing;
+  if (wrong) limited.join = std::min(limited.join, kTell);
+  try {
+    peers_ = std::make_shared<Peers>(rendezvous_, limited, std::move(last_resort));
+  } catch (const Error& error) {
+    if (!wrong || error.code() == wrong->code()) throw;
+    throw *wrong;  // nobody is there to hear of it
+  }
 }
 Processes::~Processes() = default;
 bool Processes::have_met() { return met; }
@@ -309,7 +331,7 @@ std::string Processes::posted(const std::string& name) {
   TORCH_CHECK(peers_, "nobody posts anything to a process that is alone");
   for (;; std::this_thread::sleep_for(kLook)) {
     if (auto text = peers_->board().find(name)) return *text;
-    check();
+    peers_->check_aside();
   }
 }
 

@@ -136,7 +136,7 @@ class Processes {
   /// A text that every process can read from here on, once under a name. From any thread: for what is agreed
   /// on beside the training.
   void post(const std::string& name, const std::string& text);
-  /// Waits for one. Throws where a peer is dead.
+  /// Waits for one. Throws where a peer is dead. On a thread beside the one that trains.
   std::string posted(const std::string& name);
   void remove_post(const std::string& name);
 

@@ -85,6 +85,7 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
   if (recipe_.lora.on() && train.precision == Precision::kFp8)
     throw usage_error("train.precision fp8 is not for adapters (lora.rank): take bf16.");
   apply_precision(train, device_);
+  require_same_device(processes_, device_, compute_dtype(train.precision, device_));
   const bool one_gpu = processes_.several() && train.device.find(':') != train.device.npos;
   const bool by_host =
       recipe_.dist.backend == DistBackend::kGloo || (recipe_.dist.backend == DistBackend::kAuto && one_gpu);
@@ -244,7 +245,9 @@ void Trainer::step(int64_t step) {
 
 void Trainer::extract(bool all) {
   buffer_->extract(engine_->syncs(), &processes_);
-  for (const StepSums& sums : buffer_->arrived(all ? 0 : 1)) handle(sums);
+  // What comes of a step may take all processes: a rollback, a skipped update that is looked into.
+  const bool exactly = processes_.several() && device_.is_cuda();
+  for (const StepSums& sums : buffer_->arrived(all ? 0 : 1, exactly)) handle(sums);
 }
 
 void Trainer::handle(const StepSums& sums) {

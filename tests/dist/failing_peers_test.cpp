@@ -229,6 +229,28 @@ TEST(FailingPeers, OneThatIsInAComputationIsEndedByTheLastResort) {
   ADD_FAILURE() << "it was not ended";
 }
 
+// A thread that helps to save hears of the end first.
+TEST(FailingPeers, TheLastResortIsUsedThoughAnotherThreadHasNoticed) {
+  if (!in_child()) {
+    const auto words = same_last_words({}, /*killed=*/3);
+    EXPECT_CONTAINS(words, "1 rank 3 of 4 (host " + host_name() + ") does not answer any more");
+    return;
+  }
+  Processes processes(rendezvous_from_environment(), {.beat = milliseconds(100)}, [](const Error& why) {
+    keep_last_words(why);
+    ::_exit(0);
+  });
+  std::thread([&] {
+    try {
+      processes.posted("nothing");
+    } catch (const Error&) {  // as a save that fails
+    }
+  }).detach();
+  be_ready();
+  std::this_thread::sleep_for(std::chrono::seconds(30));  // asks nobody
+  ADD_FAILURE() << "it was not ended";
+}
+
 // A save that is under way is worth waiting for.
 TEST(FailingPeers, TheLastResortWaitsForWorkThatIsWorthIt) {
   if (!in_child()) {

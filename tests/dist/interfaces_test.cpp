@@ -54,6 +54,38 @@ TEST(Interfaces, AWrongNameEndsTheStartInASentence) {
   EXPECT_CONTAINS(error_of(ExitCode::kUsage, [] { Processes(); }), "GLOO_SOCKET_IFNAME is 'nothing0'");
 }
 
+// Names differ from machine to machine. The others wait for connections to the one that has none, as they do
+// in the program: until the last resort.
+TEST(Interfaces, AWrongNameOfOneProcessIsToldToTheOthers) {
+  if (!in_child()) return expect_success(2);
+  const bool wrong = std::string(std::getenv("RANK")) == "1";
+  if (wrong) ::setenv("GLOO_SOCKET_IFNAME", "nothing0", 1);
+  const auto expect_it = [](const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_CONTAINS(std::string(error.what()),
+                    "rank 1 of 2 (host " + host_name() + "): GLOO_SOCKET_IFNAME is 'nothing0'");
+  };
+  try {
+    const Processes processes(rendezvous_from_environment(), {}, [&](const Error& why) {
+      expect_it(why);
+      ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+    });
+    ADD_FAILURE() << "they have met";
+  } catch (const Error& error) {
+    expect_it(error);
+  }
+}
+
+TEST(Interfaces, AWrongNameIsSaidThoughNobodyComes) {
+  ::setenv("GLOO_SOCKET_IFNAME", "nothing0", 1);
+  const Rendezvous rendezvous{
+      .rank = 0, .world = 2, .address = "127.0.0.1", .port = static_cast<uint16_t>(free_port())};
+  const auto message =
+      error_of(ExitCode::kUsage, [&] { Processes(rendezvous, {.join = std::chrono::milliseconds(300)}); });
+  ::unsetenv("GLOO_SOCKET_IFNAME");
+  EXPECT_CONTAINS(message, "GLOO_SOCKET_IFNAME is 'nothing0'");
+}
+
 TEST(Interfaces, ANamedOneIsUsed) {
   if (!in_child()) return expect_success(2, {{"GLOO_SOCKET_IFNAME", "lo"}});
   Processes processes;

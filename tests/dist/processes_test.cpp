@@ -307,6 +307,33 @@ TEST(Processes, ASilentRank0IsNoticed) {
                   "last words: rank 0 of 2 (host " + host_name() + "), which serves the processes' store,");
 }
 
+// scontrol suspend, or a machine that pauses.
+TEST(Processes, ThatAreAllStoppedForAWhileGoOn) {
+  if (in_child()) {
+    const fs::path folder = std::getenv("TIGHTLOOP_TEST_FOLDER");
+    Processes processes(rendezvous_from_environment(), {.beat = milliseconds(150)});
+    for (int i = 0; i < 40; ++i) {
+      EXPECT_EQ(processes.sum(1.0), 2.0);
+      std::this_thread::sleep_for(milliseconds(50));
+      if (i == 5) write_file_whole(folder / ("ready-" + std::to_string(processes.rank())), "");
+    }
+    return;
+  }
+  TempFolder folder;
+  auto children = start_children(folder, 2);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while ((!fs::exists(folder / "ready-0") || !fs::exists(folder / "ready-1")) &&
+         std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(milliseconds(5));
+  for (auto& child : children) child.kill(SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::seconds(4));  // a peer is dead after 1.8
+  for (auto& child : children) child.kill(SIGCONT);
+  for (auto& child : children) {
+    const auto code = child.wait(std::chrono::seconds(30));
+    EXPECT_TRUE(code == 0) << code.value_or(-1) << ":\n" << child.output();
+  }
+}
+
 TEST(Processes, APeerThatEndsWithAnErrorThatItDoesNotTellIsNamed) {
   if (!in_child()) return expect_success(2);
   if (std::string(std::getenv("RANK")) == "1") {

@@ -40,8 +40,12 @@ TEST(ShardPlan, EveryValueIsUpdatedByOneProcessAndMatricesByOneAlone) {
         parameters, {.bytes = 1 + static_cast<int64_t>(seed * 37 % 9000), .world = world, .sharded = true});
     std::vector<std::vector<int>> owners;
     for (const auto& one : parameters) owners.emplace_back(one.size, -1);
-    for (int rank = 0; rank < world; ++rank)
-      for (const auto& [bucket, offset, piece] : plan.own(rank)) {
+    for (int rank = 0; rank < world; ++rank) {
+      const auto own = plan.own(rank);
+      EXPECT_TRUE(std::ranges::is_sorted(own, {}, [](const ShardPlan::Own& one) {
+        return std::pair(one.piece.parameter, one.piece.begin);
+      })) << "sums over what is updated are in one order";
+      for (const auto& [bucket, offset, piece] : own) {
         const BucketExtent& extent = plan.buckets()[bucket];
         const int64_t room = extent.owner == BucketExtent::kSliced ? plan.slice(extent) : extent.size;
         EXPECT_LE(offset + piece.size(), room);
@@ -50,6 +54,7 @@ TEST(ShardPlan, EveryValueIsUpdatedByOneProcessAndMatricesByOneAlone) {
           owners[piece.parameter][i] = rank;
         }
       }
+    }
     for (size_t p = 0; p < parameters.size(); ++p) {
       EXPECT_EQ(std::ranges::count(owners[p], -1), 0) << "not updated";
       int64_t begin = 0;

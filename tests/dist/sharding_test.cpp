@@ -131,6 +131,43 @@ TEST(Sharding, OverlapChangesNoBit) {
   }
 }
 
+/// Both files of the newest checkpoint.
+std::string saved_bytes(const fs::path& run) {
+  const RunFolder folder(run);
+  const fs::path checkpoint =
+      checkpoint_folder(folder.checkpoints(), checkpoint_steps(folder.checkpoints()).back());
+  return read_file(checkpoint / kWeightsFile) + read_file(checkpoint / kOptimizerFile);
+}
+
+// Every collective is called, and gives what it gets.
+TEST(Sharding, AGroupOfOneWritesTheFilesOfARunWithoutProcesses) {
+  if (!in_child()) return expect_success(1, {{"TIGHTLOOP_GROUP_OF_ONE", "1"}});
+  const fs::path folder = std::getenv("TIGHTLOOP_TEST_FOLDER");
+  Processes processes;
+  ASSERT_TRUE(processes.several());
+  for (const auto optimizer : {OptimizerKind::kAdamw, OptimizerKind::kMuon})
+    for (const auto precision : {Precision::kFp32, Precision::kBf16})
+      for (const int64_t accumulate : {1, 2}) {
+        const auto recipe = [&](Sharding shard) {
+          return recipe_for({.world = 1,
+                             .accumulate = accumulate,
+                             .shard = shard,
+                             .optimizer = optimizer,
+                             .precision = precision,
+                             .reduce = ReduceDtype::kCompute},
+                            20);
+        };
+        const auto name = fmt::format("{}-{}-{}", name_of(optimizer), name_of(precision), accumulate);
+        trained_by(recipe(Sharding::kNone), folder / name, nullptr);
+        const auto wanted = saved_bytes(folder / name);
+        for (const Sharding shard : {Sharding::kNone, Sharding::kOptimizer, Sharding::kGradients}) {
+          const fs::path run = folder / fmt::format("{}-{}", name, name_of(shard));
+          trained_by(recipe(shard), run, &processes);
+          EXPECT_TRUE(saved_bytes(run) == wanted) << name << " " << name_of(shard);
+        }
+      }
+}
+
 TEST(Sharding, GoesOnWithAnotherNumberOfProcessesAndAnotherShard) {
   if (!in_child()) return expect_success(3);
   const fs::path folder = std::getenv("TIGHTLOOP_TEST_FOLDER");

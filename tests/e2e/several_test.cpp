@@ -55,6 +55,20 @@ TEST(SeveralProcesses, OneThatGoesOnWhileAnotherBeginsIsRefusedByAll) {
   EXPECT_FALSE(path_exists(folder / "runs/b")) << "nothing was begun";
 }
 
+TEST(SeveralProcesses, OneForWhichNothingIsLeftToDoIsRefusedByAll) {
+  const TempFolder folder;
+  ASSERT_EQ(run(folder.path(), "tightloop train " + tiny() + "--train.steps 2 --run.name a").exit_code, 0);
+  const std::string env = "export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" +
+                          std::to_string(20000 + (::getpid() + 77) % 20000);
+  const auto outcome = run(folder.path(), env +
+                                              "; RANK=1 LOCAL_RANK=1 tightloop train --resume runs/a "
+                                              "--train.steps 4 >one 2>&1 & RANK=0 LOCAL_RANK=0 tightloop "
+                                              "train --resume runs/a >zero 2>&1; zero=$?; wait $!; echo "
+                                              "codes $zero $?; cat zero one");
+  EXPECT_TRUE(contains(outcome.output, "codes 2 2")) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "has train.steps 4, rank 0 of 2 (host ")) << outcome.output;
+}
+
 TEST(SeveralProcesses, OneWithoutItsDataEndsTheOthers) {
   const TempFolder folder;
   const auto outcome = two_processes(folder.path(), "--data.source text --data.train no-such-file.txt");

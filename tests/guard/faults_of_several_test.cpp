@@ -146,6 +146,24 @@ TEST(FaultsOfSeveral, ASpikesRowsAreJudgedByWeightsOfOneStep) {
   }
 }
 
+TEST(FaultsOfSeveral, ASpikesRowIsNamedWhoeverHadIt) {
+  if (!in_child()) return expect_success(2);
+  constexpr int64_t kSpike = 180;
+  Planted planted(2 * (kSpike - 1) + 1, noise());  // of rank 1
+  planted.recipe.train.on_spike = OnSpike::kWarn, planted.recipe.train.keep_best = false;
+  planted.recipe.train.steps = kSpike + 5;
+  Processes processes;
+  const fs::path root = OneOfTwo::root();
+  const auto run = processes.main() ? RunFolder::create(root, false) : RunFolder(root);
+  Trainer(planted.recipe, run, {.processes = &processes}).run();
+  if (!processes.main()) return;
+  const auto spikes = events_of(run, "spike");
+  ASSERT_EQ(spikes.size(), 1u);
+  ASSERT_EQ(spikes[0]["rows"].size(), 2u) << "one of each process";
+  const auto worst = spikes[0]["rows"][0].get<std::string>();
+  EXPECT_CONTAINS(worst, fmt::format("', line {} (loss ", planted.line));
+}
+
 constexpr double kSlow = 0.05;  // seconds
 
 // With dist.shard gradients a process waits for the others within backward.

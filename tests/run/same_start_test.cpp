@@ -2,6 +2,7 @@
 
 #include "core/files.h"
 #include "support.h"
+#include "train/recorded_device.h"
 #include "train/small_recipe.h"
 
 namespace tightloop::testing {
@@ -33,6 +34,20 @@ TEST(SameStart, WhereAndWithHowManyThreadsMayDiffer) {
   other.run.dir = "elsewhere", other.train.device = "cuda:3", other.train.threads = 7;
   other.data.num_workers = 9, other.data.cache = "cache";
   EXPECT_FALSE(difference(small_recipe(), other));
+}
+
+TEST(SameStart, AGpuAndACpuAreNoPair) {
+  const RecordedDevice gpu;
+  const auto facts = device_facts(gpu, at::kFloat);
+  EXPECT_FALSE(disagreement({"rank 0", "rank 1"}, {facts, facts}));
+  const auto error = disagreement({"rank 0", "rank 1"}, {facts, device_facts(cpu_device(), at::kFloat)});
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), ExitCode::kDevice);
+  const std::string text = error->what();
+  EXPECT_NE(text.find("rank 1 has as train.device " + cpu_device().description() + ", a CPU, rank 0 has " +
+                      gpu.description() + ", a GPU."),
+            std::string::npos)
+      << text;
 }
 
 TEST(SameStart, DataFilesAreComparedByWhatIsInThem) {

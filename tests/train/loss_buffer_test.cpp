@@ -56,6 +56,26 @@ TEST_P(LossBufferOn, GivesEveryStepOnceAndInOrderHoweverOftenOneLooks) {
   EXPECT_EQ(sum_each, sum_tenth) << "to the last bit";
 }
 
+// However fast copies are: several processes see the same steps in the same call.
+TEST_P(LossBufferOn, SoManyAreLeftForLaterWhereTheirNumberIsAskedFor) {
+  Syncs syncs;
+  LossBuffer buffer(device, 1, 0);
+  const auto step = [&](int64_t number) {
+    buffer.finish(number);
+    buffer.extract(syncs);
+  };
+  for (int64_t number : {1, 2, 3}) step(number);
+  const auto first = buffer.arrived(1, /*exactly=*/true);
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_EQ(first.back().step, 2);
+  EXPECT_TRUE(buffer.arrived(1, /*exactly=*/true).empty());
+  step(4);
+  const auto second = buffer.arrived(1, /*exactly=*/true);
+  ASSERT_EQ(second.size(), 1u);
+  EXPECT_EQ(second.front().step, 3);
+  EXPECT_EQ(buffer.arrived(0, /*exactly=*/true).size(), 1u);
+}
+
 TEST_P(LossBufferOn, NothingNewCostsNothing) {
   Syncs syncs;
   LossBuffer buffer(device, 4, 0);

@@ -39,6 +39,20 @@ TEST(SeveralProcesses, TrainAsOneDoesOnAllTheRows) {
   EXPECT_EQ(std::ranges::count(text, '\n'), 4) << "three lines of losses and an evaluation, once:\n" << text;
 }
 
+// As where train.precision auto means another dtype on another machine, or no GPU is found there.
+TEST(SeveralProcesses, WithAnotherDtypeAreRefusedByAll) {
+  if (!in_child()) return expect_success(2);
+  const fs::path folder = std::getenv("TIGHTLOOP_TEST_FOLDER");
+  Processes processes;
+  auto recipe = small_recipe();
+  recipe.train.precision = processes.main() ? Precision::kFp32 : Precision::kBf16;
+  const auto run = processes.main() ? RunFolder::create(folder / "run", false) : RunFolder(folder / "run");
+  const auto message =
+      error_of(ExitCode::kDevice, [&] { Trainer(recipe, run, {.processes = &processes}).run(); });
+  EXPECT_CONTAINS(message, "rank 1 of 2 (host " + host_name() + ") has as train.precision BFloat16, rank 0");
+  EXPECT_CONTAINS(message, "has Float. Start");
+}
+
 TEST(SeveralProcesses, OneGoesOnWithTheRowsAfterThoseOfTwo) {
   if (!in_child()) return expect_success(2);
   const fs::path folder = std::getenv("TIGHTLOOP_TEST_FOLDER");

@@ -212,6 +212,13 @@ ExitCode nothing_to_do(const Resumption& resumption) {
   return ExitCode::kOk;
 }
 
+/// One for which nothing is left to do ends well, and the others would lose it.
+void require_same_length(Processes& processes, const TrainConfig& train) {
+  require_agreement(processes, {{"train.steps", std::to_string(train.steps)},
+                                {"train.epochs", fmt::format("{}", train.epochs)},
+                                {"train.stop_at", std::to_string(train.stop_at)}});
+}
+
 /// Gives the exit code.
 ExitCode train_with(Processes& processes, const TrainArguments& options, const Settings& settings) {
   require_right_use(options);
@@ -244,6 +251,7 @@ ExitCode train_with(Processes& processes, const TrainArguments& options, const S
   if (!is_new) {
     how.resume_from = choose_checkpoint(share, processes);
     resumption = check_resume(run, *how.resume_from, {settings, options.accept_changed_data});
+    require_same_length(processes, resumption.recipe.train);
     if (!resumption.nothing_to_do.empty()) return nothing_to_do(resumption);
     recipe = resumption.recipe;
     require_same_start(processes, recipe);

@@ -56,9 +56,10 @@ void LossBuffer::extract(Syncs& syncs, Processes* processes) {
   syncs.count("loss_extract");
 }
 
-std::vector<StepSums> LossBuffer::arrived(size_t outstanding) {
+std::vector<StepSums> LossBuffer::arrived(size_t outstanding, bool exactly) {
   std::vector<StepSums> sums;
   for (; !copies_.empty(); copies_.pop_front()) {
+    if (exactly && copies_.size() <= outstanding) break;
     const Copy& copy = copies_.front();
     if (copy.done && copies_.size() > outstanding) copy.done->synchronize();
     if (copy.done && !copy.done->query()) break;

@@ -89,8 +89,11 @@ class LossBuffer {
   /// Starts the copy of all new rows, added up over the processes where there are several; counts one sync of
   /// cause "loss_extract". Nothing where there are none.
   void extract(Syncs& syncs, Processes* processes = nullptr);
-  /// Steps whose copies are there, oldest first. Waits until at most `outstanding` copies are missing.
-  std::vector<StepSums> arrived(size_t outstanding = std::numeric_limits<size_t>::max());
+  /// Steps whose copies are there, oldest first. Waits until at most `outstanding` copies are missing. With
+  /// `exactly` so many are left for later, there or not: how fast a copy was differs between processes, which
+  /// must see the same steps in the same call.
+  std::vector<StepSums> arrived(size_t outstanding = std::numeric_limits<size_t>::max(),
+                                bool exactly = false);
 
  private:
   /// The rows not yet extracted, on the device.

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <functional>
 #include <optional>
 
 #include "train/engine/step_numbers.h"
@@ -148,6 +150,15 @@ void judge_rate(Diagnosis& found, const DiagnosedRun& run, int64_t step) {
         lr, size);
 }
 
+std::vector<WorstRow> keep_worst(std::vector<WorstRow> rows) {
+  constexpr size_t kWorst = 3;
+  // With the weights of a later step a loss may be no number: that comes first.
+  const auto rank = [](const WorstRow& row) { return std::isnan(row.loss) ? HUGE_VAL : row.loss; };
+  std::ranges::stable_sort(rows, std::greater(), rank);
+  rows.resize(std::min(kWorst, rows.size()));
+  return rows;
+}
+
 /// What a pass shows; false: nothing.
 bool blame_pass(Diagnosis& found, const DiagnosedRun& run, const Staged& staged, const NamedTensors& weights,
                 double loss_scale) {
@@ -220,9 +231,9 @@ Diagnosis diagnose(const DiagnosedRun& run, const StepSums& sums) {
   return found;
 }
 
-std::vector<std::string> worst_rows(const DiagnosedRun& run, int64_t step, size_t most) {
+std::vector<WorstRow> worst_rows(const DiagnosedRun& run, int64_t step) {
   c10::NoGradGuard no_grad;
-  std::vector<std::pair<double, std::string>> rows;
+  std::vector<WorstRow> rows;
   for (int64_t i = 0; i < run.train.accumulate; ++i) {
     const int64_t micro_batch = (step - 1) * run.train.accumulate + i;
     const Staged staged = run.staging.again(micro_batch);
@@ -237,12 +248,22 @@ std::vector<std::string> worst_rows(const DiagnosedRun& run, int64_t step, size_
     const auto origins = run.task.origins(micro_batch);
     for (int64_t row = 0; row < std::min<int64_t>(B, std::ssize(origins)); ++row)
       if (const double count = tokens[row].item<double>(); count > 0)
-        rows.emplace_back(sums[row].item<double>() / count, origins[row]);
+        rows.push_back({sums[row].item<double>() / count, origins[row]});
   }
-  std::ranges::stable_sort(rows, std::greater(), &std::pair<double, std::string>::first);
+  return keep_worst(std::move(rows));
+}
+
+std::vector<std::string> worst_of_all(const std::vector<WorstRow>& own, Processes& processes) {
+  using Handler = nlohmann::json::error_handler_t;  // paths need not be UTF-8
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& [loss, origin] : own) list.push_back({fmt::format("{}", loss), origin});  // also infinity
+  std::vector<WorstRow> rows;
+  for (const auto& text : processes.gather(list.dump(-1, ' ', /*ensure_ascii=*/false, Handler::replace)))
+    for (const auto& one : nlohmann::json::parse(text))
+      rows.push_back({std::strtod(one[0].get<std::string>().c_str(), nullptr), one[1].get<std::string>()});
   std::vector<std::string> texts;
-  for (size_t i = 0; i < std::min(most, rows.size()); ++i)
-    texts.push_back(fmt::format("{} (loss {:.3g})", rows[i].second, rows[i].first));
+  for (const auto& [loss, origin] : keep_worst(std::move(rows)))
+    texts.push_back(fmt::format("{} (loss {:.3g})", origin, loss));
   return texts;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/choice.h"
+#include "dist/processes.h"
 #include "train/engine/loss_buffer.h"
 #include "train/engine/step_staging.h"
 #include "train/engine/task.h"
@@ -52,8 +53,13 @@ struct DiagnosedRun {
 /// of syncs: for when something went wrong.
 Diagnosis diagnose(const DiagnosedRun& run, const StepSums& sums);
 
-/// Where the rows with the largest mean losses of a step come from, as texts with the loss; in a pass as
-/// above.
-std::vector<std::string> worst_rows(const DiagnosedRun& run, int64_t step, size_t most = 3);
+struct WorstRow {
+  double loss = 0;  // its mean
+  std::string origin;
+};
+/// The rows with the largest mean losses among this process's of a step, in a pass as above.
+std::vector<WorstRow> worst_rows(const DiagnosedRun& run, int64_t step);
+/// The largest of all processes', as texts. All of them call it, each with its own.
+std::vector<std::string> worst_of_all(const std::vector<WorstRow>& own, Processes& processes);
 
 }  // namespace tightloop

@@ -133,13 +133,14 @@ void StepGuard::report_spike(int64_t step, const SpikeFilter::Spike& spike, int6
   last_spike_ = step;
   if (follows || !run_ || reported_spikes_ >= kMostSpikes) return;
   ++reported_spikes_;
-  std::vector<std::string> rows;
+  std::vector<WorstRow> own;
   run_->optimizer.refresh_weights();
   try {
-    rows = worst_rows(*run_, step);
+    own = worst_rows(*run_, step);
   } catch (const std::exception& error) {
     log::warn("The rows of step {} could not be looked into: {}", step, error.what());
   }
+  const auto rows = worst_of_all(own, processes_);  // the spike may be in those of any process
   std::string text = fmt::format(
       "Step {}: a loss of {:.4g}, above the limit of {:.4g} that those before it give "
       "(train.spike_deviations "

@@ -1,6 +1,7 @@
 #include "train/optim/shard_plan.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tightloop {
 
@@ -120,7 +121,9 @@ std::vector<ShardPlan::Own> ShardPlan::own(int rank) const {
           {b, begin - first, {piece.parameter, piece.begin + skipped, piece.begin + skipped + end - begin}});
     }
   }
-  if (!options_.sharded) std::ranges::sort(owned, {}, [](const Own& one) { return one.piece.parameter; });
+  // Whatever adds up over pieces, such as the gradient's norm, does so in one order, sharded or not.
+  std::ranges::sort(owned, {},
+                    [](const Own& one) { return std::pair(one.piece.parameter, one.piece.begin); });
   return owned;
 }
 

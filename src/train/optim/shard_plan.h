@@ -68,7 +68,7 @@ class ShardPlan {
     int64_t offset;
     ParameterPiece piece;
   };
-  /// Of this process, by bucket. Where nothing is sharded, all parameters in their order.
+  /// Of this process, in the order of the parameters. Where nothing is sharded, all of them.
   const std::vector<Own>& own() const { return own_; }
   /// Of any process.
   std::vector<Own> own(int rank) const;

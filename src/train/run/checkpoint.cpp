@@ -13,10 +13,10 @@
 #include "core/files.h"
 #include "core/hash.h"
 #include "core/io/json_depth.h"
+#include "core/io/verify_file.h"
 #include "core/log.h"
 #include "core/terminal/progress_line.h"
 #include "core/terminal/terminal.h"
-#include "core/io/verify_file.h"
 
 namespace tightloop {
 
@@ -66,8 +66,10 @@ void clear_up(const fs::path& checkpoints) {
   }
 }
 
-nlohmann::json write_tensors(const fs::path& folder, const char* name, const NamedTensors& tensors,
+/// By name: the same file, whoever of several processes had which tensors, and in which order.
+nlohmann::json write_tensors(const fs::path& folder, const char* name, NamedTensors tensors,
                              const std::function<void(uint64_t)>& wrote) {
+  std::ranges::sort(tensors, {}, [](const auto& one) -> const std::string& { return one.first; });
   const uint64_t hash = write_safetensors(folder / name, tensors, {}, wrote);
   return {{"bytes", file_bytes(folder / name)}, {"xxh3", hex64(hash)}};
 }

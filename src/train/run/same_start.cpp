@@ -54,6 +54,15 @@ void require_same_start(Processes& processes, const Recipe& recipe) {
   if (processes.world() > 1) require_agreement(processes, start_facts(recipe));
 }
 
+std::vector<Fact> device_facts(const Device& device, at::ScalarType dtype) {
+  return {{"as train.device", device.is_cuda() ? "a GPU" : "a CPU", ExitCode::kDevice, device.description()},
+          {"as train.precision", c10::toString(dtype), ExitCode::kDevice}};
+}
+
+void require_same_device(Processes& processes, const Device& device, at::ScalarType dtype) {
+  if (processes.world() > 1) require_agreement(processes, device_facts(device, dtype));
+}
+
 void require_same_data(Processes& processes, const RunFolder& run, const nlohmann::json& metadata) {
   if (processes.world() == 1) return;
   require_agreement(processes,

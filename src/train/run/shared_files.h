@@ -15,8 +15,8 @@
 
 namespace tightloop {
 
-/// A .safetensors file that several processes write at once, each what it has: the file is the same as if one
-/// had written it.
+/// A .safetensors file that several processes write at once, each what it has: the bytes are those of the
+/// file that one process writes (save_checkpoint).
 class SharedFile {
  public:
   /// Agrees on where each tensor is. All processes call it, with what each has; scalars, and what is `common`
