@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "ops/decode/likeliest_tokens.h"
 #include "ops/decode/sample_tokens.h"
 #include "ops/linear.h"
 #include "ops/quantized_linear.h"
@@ -31,6 +32,7 @@ class DecodeMaker {
       sample("sample_tokens", N, 0, 1);
       sample("sample_tokens (top-k, top-p)", N, 50, 0.9);
     }
+    for (const int64_t N : s_.beams) likeliest(N);
     return std::move(cases_);
   }
 
@@ -117,6 +119,18 @@ class DecodeMaker {
         [=](const Tensors& in) { return ops::sample_tokens_plain(in[0], settings).ids; },
         static_cast<double>(logits.numel() * logits.element_size()))
         .graph = OpCase::Graphs::kFused;
+  }
+
+  void likeliest(int64_t N) {
+    constexpr int64_t kCount = 10;  // of a beam of 5
+    const int64_t V = s_.translator_vocabulary;
+    const at::Tensor logits = some({N, V}) * 3;
+    add(
+        "likeliest_tokens", fmt::format("{} x {}", N, V), {logits},
+        [=](const Tensors& in) { return ops::likeliest_tokens(in[0], kCount).log_p; },
+        [=](const Tensors& in) { return ops::likeliest_tokens_plain(in[0], kCount).log_p; },
+        static_cast<double>(logits.numel() * logits.element_size()))
+        .graph = OpCase::Graphs::kBoth;
   }
 
   const DecodeSizes& s_;

@@ -17,10 +17,17 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <numeric>
 
+#include "core/device.h"
+#include "core/error.h"
 #include "core/interrupt.h"
+#include "core/log.h"
 #include "core/random.h"
+#include "core/terminal/terminal.h"
+#include "model/parts/kv_pages.h"
+#include "ops/decode/likeliest_tokens.h"
 
 namespace tightloop {
 
@@ -32,6 +39,7 @@ constexpr int64_t kCheckEvery = 8;  // tokens between two looks at what is done
 // thousand.
 constexpr int64_t kGpuBatchTokens = 65536, kCpuBatchTokens = 16384;
 constexpr int64_t kMostScoreBytes = 1 << 30;  // of a batch's scores of the whole vocabulary, fp32
+constexpr int64_t kPositionsAtOnce = 32;      // that the pages get room for
 
 /// The sources padded to one length, with their lengths, on a device.
 struct PaddedSources {
@@ -52,12 +60,14 @@ PaddedSources pad(std::span<const std::vector<int32_t>> sources, at::Device devi
   return padded;
 }
 
-/// The ids that may not be chosen.
+/// Whether each id may not be chosen: bool (V).
 at::Tensor forbidden(const TargetTokens& tokens, int64_t V, at::Device device) {
-  std::vector<int64_t> ids = tokens.never;
-  if (tokens.begin != tokens.end) ids.push_back(tokens.begin);
-  for (int64_t id = tokens.vocab_size; tokens.vocab_size > 0 && id < V; ++id) ids.push_back(id);
-  return at::tensor(ids, at::kLong).to(device);
+  auto never = at::zeros({V}, at::kBool);
+  bool* out = never.mutable_data_ptr<bool>();
+  for (const int64_t id : tokens.never) out[id] = true;
+  if (tokens.begin != tokens.end) out[tokens.begin] = true;
+  if (tokens.vocab_size > 0 && tokens.vocab_size < V) std::fill(out + tokens.vocab_size, out + V, true);
+  return never.to(device);
 }
 
 /// Rows `index` (B, N) of x (B, K, ...).
@@ -66,7 +76,12 @@ at::Tensor pick(const at::Tensor& x, const at::Tensor& index) {
   return x.gather(1, index.unsqueeze(-1).expand({-1, -1, x.size(2)}));
 }
 
-/// Sources that are being translated, K translations of each.
+/// Sources that are being translated, K translations of each: rows i K and following are source i's.
+///
+/// Keys and values stay where they were written, one token to a page: the page of position t of row r is
+/// t x (rows at first) + r. A row's table names the pages of its ancestors, so that where a beam goes on from
+/// another row, its table is copied and nothing else. What the host knows of a step is nothing but that there
+/// is one: its number is on the device, too.
 class Search {
  public:
   Search(Seq2Seq& model, std::span<const std::vector<int32_t>> sources, const TargetTokens& tokens,
@@ -75,18 +90,27 @@ class Search {
         tokens_(tokens),
         config_(config),
         K_(config.sample ? config.nbest : config.beam),
-        device_(model.device()),
-        cache_(model.cache()),
+        torch_device_(model.device()),
+        device_(device(torch_device_.str())),
+        graphs_(config.graphs && !config.sample && device_.is_cuda()),
+        first_rows_(std::ssize(sources) * K_),
+        pages_(model.config().layers, /*pages=*/0, /*page=*/1),
         results_(sources.size()) {
-    const auto padded = pad(sources, device_);
+    const auto padded = pad(sources, torch_device_);
     const int64_t B = std::ssize(sources);
     most_ = padded.longest + config.extra_tokens;
     limits_B_ = padded.lengths_B + config.extra_tokens;
     memory_ = model.encode(padded.ids_BS, padded.lengths_B);
     model.remember(memory_);
     V_ = model.config().vocab_size;
-    never_ = forbidden(tokens, V_, device_);
-    const auto longs = at::TensorOptions(at::kLong).device(device_), floats = longs.dtype(at::kFloat);
+    never_ = forbidden(tokens, V_, torch_device_);
+    const auto longs = at::TensorOptions(at::kLong).device(torch_device_), floats = longs.dtype(at::kFloat);
+    step_ = at::zeros({1}, longs);
+    auto divisors = at::empty({most_ + 2}, at::kFloat);
+    for (int64_t t = 0; t < most_ + 2; ++t)
+      divisors.mutable_data_ptr<float>()[t] = static_cast<float>(length_divisor(t, config.length_penalty));
+    divisors_ = divisors.to(torch_device_);
+    tables_ = at::zeros({first_rows_, most_}, longs.dtype(at::kInt));
     last_ = at::full({B * K_, 1}, tokens.begin, longs);
     ids_BKT_ = at::full({B, K_, most_}, tokens.end, longs);
     sums_BK_ = at::full({B, K_}, config.sample ? 0 : kNever, floats);
@@ -106,12 +130,12 @@ class Search {
   std::vector<std::vector<Translation>> run() {
     for (int64_t t = 0; t < most_ && !rows_.empty(); ++t) {
       throw_if_interrupted();
-      const auto hidden = model_.decode(last_, memory_, {.cache = &cache_});
-      auto logits = model_.logits(hidden.select(1, 0)).to(at::kFloat);
+      const int64_t blocks = graphs_ ? most_ : (t / kPositionsAtOnce + 1) * kPositionsAtOnce;
+      pages_.reserve(std::min(most_, blocks) * first_rows_);
       if (config_.sample)
-        draw(logits, t);
+        draw(next_scores().to(at::kFloat), t), step_.add_(1);
       else
-        extend(logits, t);
+        extend();
       if ((t + 1) % kCheckEvery == 0 || t + 1 == most_) retire(/*all=*/t + 1 == most_);
     }
     return std::move(results_);
@@ -124,26 +148,55 @@ class Search {
   void count_rows() {
     nearest_limit_ = most_;
     for (const size_t row : rows_) nearest_limit_ = std::min(nearest_limit_, limits_[row]);
-    first_B1_ = at::arange(sources(), last_.options()).unsqueeze(1) * K_;
+    graph_.reset(), warm_ = false;
+    const auto longs = last_.options(), ints = longs.dtype(at::kInt);
+    first_B1_ = at::arange(sources(), longs).unsqueeze(1) * K_;
+    numbers_R_ = at::arange(sources() * K_, ints);
+    positions_R_ = at::empty({sources() * K_}, ints);
   }
 
-  /// Leaves what may follow in scores (B K, V). Where a source has no room for more, that is the end alone.
-  void forbid(const at::Tensor& scores, int64_t t) const {
-    if (never_.numel() > 0) scores.index_fill_(1, never_, kNever);
-    if (nearest_limit_ > t + 1) return;
-    const auto at_limit = (limits_B_ <= t + 1).view({-1, 1, 1});
-    const auto is_end = at::arange(V_, limits_B_.options()) == tokens_.end;
-    scores.view({sources(), K_, V_}).masked_fill_(at_limit & is_end.logical_not(), kNever);
+  /// Reads the tokens chosen last. Gives the scores (rows, V) of what follows.
+  at::Tensor next_scores() {
+    positions_R_.copy_(step_.expand_as(positions_R_));
+    tables_.index_copy_(1, step_, (positions_R_ * first_rows_ + numbers_R_).unsqueeze(1));
+    const PagedTokens paged{.pages = pages_,
+                            .positions_N = positions_R_,
+                            .rows_N = numbers_R_,
+                            .tables = tables_,
+                            .longest = most_,
+                            .apart = true};
+    return model_.logits(model_.decode(last_, memory_, {.paged = &paged}).select(1, 0));
   }
 
-  // One token of beam search.
-  void extend(const at::Tensor& logits, int64_t t) {
+  /// One token of beam search: the first time for a batch as it is, then captured, then replayed.
+  void extend() {
+    if (graphs_ && warm_ && !graph_) try_capture();
+    if (graph_) return graph_->replay();
+    extend_by(next_scores());
+    warm_ = true;
+  }
+
+  void try_capture() {
+    try {
+      graph_ = device_.capture([&] { extend_by(next_scores()); });
+    } catch (const std::exception& error) {
+      log::warn(
+          "Translations are looked for without CUDA graphs from here on, as a step cannot be captured: {}",
+          first_line(error.what()));
+      graphs_ = false;
+    }
+  }
+
+  /// The tokens that follow by these scores. It changes tensors in place and reads nothing of the host that
+  /// changes from token to token: it may be captured.
+  void extend_by(const at::Tensor& logits) {
     const int64_t B = sources();
-    const auto log_p = at::log_softmax(logits, -1);
-    forbid(log_p, t);
-    // Twice the beam: at most a beam of them are ends. First of each translation, then of all.
+    // Twice the beam: at most a beam of them are ends. First of each translation, then of all. Where a source
+    // has no room for more, that is the end alone.
     const int64_t N = std::min(2 * K_, V_);
-    const auto [each, ids] = at::topk(log_p, N);
+    const auto only_B = at::full_like(limits_B_, -1).masked_fill_(limits_B_ <= step_ + 1, tokens_.end);
+    const auto only = only_B.unsqueeze(1).expand({B, K_}).reshape(-1).contiguous();
+    const auto [ids, each] = ops::likeliest_tokens(logits, N, {never_, only});
     const auto scores = (each.view({B, K_, N}) + sums_BK_.unsqueeze(-1)).view({B, K_ * N});
     const auto [sums, positions] = at::topk(scores, std::min(2 * K_, K_ * N));
     const auto from = positions.floor_divide(N), token = ids.view({B, K_ * N}).gather(1, positions);
@@ -152,29 +205,39 @@ class Search {
     // Ends among the first: they join those that ended before, and the best stay.
     const auto ends = is_end & done_B_.logical_not().unsqueeze(1);
     const auto new_sums = sums.masked_fill(ends.logical_not(), kNever).slice(1, 0, K_);
-    const auto new_scores = new_sums / length_divisor(t + 1, config_.length_penalty);
+    const auto new_scores = new_sums / divisors_.index_select(0, step_ + 1);
     const auto all_scores = at::cat({ended_scores_BK_, new_scores}, 1);
     const auto [best, index] = at::topk(all_scores, K_);
-    ended_scores_BK_ = best;
-    ended_sums_BK_ = pick(at::cat({ended_sums_BK_, new_sums}, 1), index);
-    const auto lengths = at::full_like(from.slice(1, 0, K_), t);
-    ended_lengths_BK_ = pick(at::cat({ended_lengths_BK_, lengths}, 1), index);
+    ended_scores_BK_.copy_(best);
+    ended_sums_BK_.copy_(pick(at::cat({ended_sums_BK_, new_sums}, 1), index));
+    const auto lengths = step_.expand({B, new_sums.size(1)});
+    ended_lengths_BK_.copy_(pick(at::cat({ended_lengths_BK_, lengths}, 1), index));
     const auto histories = pick(ids_BKT_, from.slice(1, 0, K_));
-    ended_ids_BKT_ = pick(at::cat({ended_ids_BKT_, histories}, 1), index);
+    ended_ids_BKT_.copy_(pick(at::cat({ended_ids_BKT_, histories}, 1), index));
 
     // The likeliest others go on.
     const auto [live, chosen] = at::topk(sums.masked_fill(is_end, kNever), K_);
-    sums_BK_ = live;
+    sums_BK_.copy_(live);
     // A beam of ended ones is enough once the best that goes on, were it to end next, is no better than any
     // of them. (Nothing to follow, kNever, is never better.)
     const auto worst = ended_scores_BK_.select(1, K_ - 1);
-    const auto within_reach = live.select(1, 0) / length_divisor(t + 2, config_.length_penalty);
-    done_B_ = done_B_ | (within_reach <= worst);
+    const auto within_reach = live.select(1, 0) / divisors_.index_select(0, step_ + 2);
+    done_B_.logical_or_(within_reach <= worst);
     const auto parents = pick(from, chosen), next = pick(token, chosen);
-    ids_BKT_ = pick(ids_BKT_, parents);
-    ids_BKT_.select(2, t).copy_(next);
-    cache_.select_rows((parents + first_B1_).flatten());
-    last_ = next.view({B * K_, 1});
+    ids_BKT_.copy_(pick(ids_BKT_, parents));
+    ids_BKT_.index_copy_(2, step_, next.unsqueeze(2));
+    tables_.copy_(tables_.index_select(0, (parents + first_B1_).flatten()));
+    last_.copy_(next.view({B * K_, 1}));
+    step_.add_(1);
+  }
+
+  /// Leaves what may follow in scores (B K, V). Where a source has no room for more, that is the end alone.
+  void forbid(const at::Tensor& scores, int64_t t) const {
+    scores.masked_fill_(never_, kNever);
+    if (nearest_limit_ > t + 1) return;
+    const auto at_limit = (limits_B_ <= t + 1).view({-1, 1, 1});
+    const auto is_end = at::arange(V_, limits_B_.options()) == tokens_.end;
+    scores.view({sources(), K_, V_}).masked_fill_(at_limit & is_end.logical_not(), kNever);
   }
 
   // One token of each sample.
@@ -209,27 +272,27 @@ class Search {
     std::vector<int64_t> stay, leave;
     for (int64_t i = 0; i < sources(); ++i)
       (all || done.const_data_ptr<bool>()[i] ? leave : stay).push_back(i);
-    if (leave.empty()) return;
+    // Another size means another graph: worth it when the batch is half as large.
+    if (leave.empty() || (graphs_ && 2 * std::ssize(stay) > sources())) return;
     report(leave);
     std::vector<size_t> rows;
     for (const int64_t i : stay) rows.push_back(rows_[static_cast<size_t>(i)]);
     rows_ = std::move(rows);
     if (rows_.empty()) return;
-    const auto kept = at::tensor(stay, at::kLong).to(device_);
+    const auto kept = at::tensor(stay, at::kLong).to(torch_device_);
     memory_.select_rows(kept);
     for (auto* state : {&limits_B_, &ids_BKT_, &sums_BK_, &ended_scores_BK_, &ended_sums_BK_, &ended_ids_BKT_,
                         &ended_lengths_BK_, &done_B_, &draws_BKT_})
       if (state->defined()) *state = state->index_select(0, kept);
     const auto beams = (kept.unsqueeze(1) * K_ + at::arange(K_, kept.options())).flatten();
-    cache_.select_rows(beams);
-    last_ = last_.index_select(0, beams);
+    for (auto* state : {&tables_, &last_}) *state = state->index_select(0, beams);
     count_rows();
   }
 
   void report(const std::vector<int64_t>& leave) {
     const auto& ids = config_.sample ? ids_BKT_ : ended_ids_BKT_;
     const auto& sums = config_.sample ? ended_scores_BK_ : ended_sums_BK_;
-    const auto picked = at::tensor(leave, at::kLong).to(device_);
+    const auto picked = at::tensor(leave, at::kLong).to(torch_device_);
     const auto on_host = [&](const at::Tensor& x) { return x.index_select(0, picked).cpu().contiguous(); };
     const auto ids_host = on_host(ids), lengths = on_host(ended_lengths_BK_),
                scores = on_host(ended_scores_BK_), log_p = on_host(sums);
@@ -259,22 +322,28 @@ class Search {
           *out++ = std::min(static_cast<float>(random.uniform()), 0x1.fffffep-1f);
       }
     }
-    return table.to(device_);
+    return table.to(torch_device_);
   }
 
   Seq2Seq& model_;
   const TargetTokens& tokens_;
   const DecodeConfig& config_;
   const int64_t K_;
-  const at::Device device_;
+  const at::Device torch_device_;
+  Device& device_;
+  bool graphs_, warm_ = false;  // warm: a step of this batch's size has run
   int64_t most_ = 0, V_ = 0, nearest_limit_ = 0;
   Memory memory_;
-  KvCache cache_;
+  const int64_t first_rows_;
+  KvPages pages_;
   std::vector<size_t> rows_;     // the sources still in the batch
   std::vector<int64_t> limits_;  // of all sources
-  at::Tensor limits_B_, never_, last_, first_B1_, draws_BKT_;
-  at::Tensor ids_BKT_, sums_BK_;  // being followed
+  at::Tensor limits_B_, never_, divisors_, first_B1_, draws_BKT_;
+  at::Tensor step_;                                     // int64 (1): the tokens of each row so far
+  at::Tensor numbers_R_, positions_R_, tables_, last_;  // of the rows: int32; last_ int64 (R, 1)
+  at::Tensor ids_BKT_, sums_BK_;                        // being followed
   at::Tensor ended_scores_BK_, ended_sums_BK_, ended_ids_BKT_, ended_lengths_BK_, done_B_;
+  std::unique_ptr<Graph> graph_;  // of a step, by the tensors above
   std::vector<std::vector<Translation>> results_;
 };
 

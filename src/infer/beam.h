@@ -22,6 +22,7 @@ struct DecodeConfig {
   int64_t top_k = 0;   // draw among this many likeliest tokens; 0: all
   double top_p = 1.0;  // draw among the likeliest that make up this probability
   int64_t seed = 1337;
+  bool graphs = true;  // on a GPU a step is captured once for a batch, and replayed
 };
 
 /// The tokens of the target side that decoding must know.
@@ -43,7 +44,8 @@ struct Translation {
 /// better than any of them: an end counts when it is among the `beam` likeliest continuations; the likeliest
 /// others are followed on. At the last token that its length allows
 /// only the end is possible. Neither what else is in the batch nor the padding matters, up to rounding.
-/// Nothing is read back from the device but, every few tokens, which sources are done; those leave the batch.
+/// Nothing is read back from the device but, every few tokens, which sources are done; those leave the batch
+/// (where steps are replayed as graphs, when half of them are done).
 /// Random draws depend on the seed, `numbers[i]` and the position alone.
 std::vector<std::vector<Translation>> decode_batch(Seq2Seq& model,
                                                    std::span<const std::vector<int32_t>> sources,

@@ -22,7 +22,7 @@ using Ids = std::vector<int32_t>;
 std::unique_ptr<Seq2Seq> random_model(uint64_t seed, int64_t vocab_size) {
   ModelConfig config;
   config.family = "seq2seq";
-  config.layers = 1, config.width = 8, config.heads = 2, config.vocab_size = vocab_size;
+  config.layers = 1, config.width = 16, config.heads = 2, config.vocab_size = vocab_size;
   config.norm_place = seed % 2 ? NormPlacement::kPre : NormPlacement::kPost;
   config.positions = seed % 3 ? PositionEncoding::kSinusoidal : PositionEncoding::kRotary;
   config.resolve(0, 0);

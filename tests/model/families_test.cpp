@@ -80,20 +80,6 @@ TEST_P(Families, TheCacheGivesWhatThePassOverEverythingGives) {
   EXPECT_LT(relative_error(at::cat(parts, 1), whole), 1e-5);
 }
 
-TEST_P(Families, RowsOfACacheCanBeChosen) {
-  c10::NoGradGuard no_grad;
-  const auto model = this->model(config());
-  const auto rows = ids(3, 9);
-  KvCache all(config().layers), last(config().layers);
-  model->forward(rows.narrow(1, 0, 8), {.cache = &all});
-  model->forward(rows.narrow(0, 2, 1).narrow(1, 0, 8), {.cache = &last});
-  all.select_rows(at::tensor(std::vector<int64_t>{2}));
-  const auto next = rows.narrow(0, 2, 1).narrow(1, 8, 1);
-  EXPECT_LT(
-      relative_error(logits_of(*model, next, {.cache = &all}), logits_of(*model, next, {.cache = &last})),
-      1e-5);
-}
-
 TEST_P(Families, PackedDocumentsAreAsIfAlone) {
   c10::NoGradGuard no_grad;
   const auto model = this->model(config());

@@ -9,6 +9,7 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
@@ -69,16 +70,36 @@ TEST_P(Seq2SeqKinds, TargetsDoNotSeeWhatFollows) {
   EXPECT_GT(relative_error(after, before), 1e-4);
 }
 
-TEST_P(Seq2SeqKinds, TheCacheGivesWhatTheWholeGives) {
+// Token by token, two targets of each source; after the third one, each goes on from where the other was.
+TEST_P(Seq2SeqKinds, PagesGiveWhatTheWholeGives) {
   c10::NoGradGuard no_grad;
-  const auto whole = run();
+  constexpr int64_t kRows = 6, kTokens = 5;
+  auto targets = at::randint(3, 24, {kRows, kTokens}, at::kLong);
+  const auto swapped = at::tensor({1, 0, 3, 2, 5, 4}, at::kLong);
   auto memory = model_.encode(pairs_.source, pairs_.lengths);
   model_.remember(memory);
-  KvCache cache = model_.cache();
+  KvPages pages(model_.config().layers, kRows, /*page=*/1);
+  auto tables = at::zeros({kRows, kTokens}, at::kInt);
+  const auto rows = at::arange(kRows, at::kInt);
   std::vector<at::Tensor> steps;
-  for (int64_t t = 0; t < 5; ++t)
-    steps.push_back(model_.decode(pairs_.target.slice(1, t, t + 1), memory, {.cache = &cache}));
-  EXPECT_LT(relative_error(at::cat(steps, 1), whole), 1e-5);
+  for (int64_t t = 0; t < kTokens; ++t) {
+    if (t == 3) {
+      tables = tables.index_select(0, swapped);
+      targets.narrow(1, 0, 3).copy_(targets.narrow(1, 0, 3).index_select(0, swapped));
+      for (auto& step : steps) step = step.index_select(0, swapped);
+    }
+    pages.reserve((t + 1) * kRows);
+    tables.select(1, t).copy_(rows + t * kRows);
+    const auto positions = at::full({kRows}, t, at::kInt);
+    const PagedTokens paged{.pages = pages,
+                            .positions_N = positions,
+                            .rows_N = rows,
+                            .tables = tables,
+                            .longest = kTokens,
+                            .apart = true};
+    steps.push_back(model_.decode(targets.slice(1, t, t + 1), memory, {.paged = &paged}));
+  }
+  EXPECT_LT(relative_error(at::cat(steps, 1), model_.decode(targets, memory)), 1e-5);
 }
 
 TEST_P(Seq2SeqKinds, SeveralTargetsOfASourceShareItsMemory) {

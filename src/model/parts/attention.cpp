@@ -8,7 +8,6 @@
 #include <tuple>
 
 #include "ops/attention/attention_backend.h"
-#include "ops/attention/paged_attention.h"
 
 namespace tightloop {
 
@@ -67,22 +66,8 @@ at::Tensor AttentionScope::attend_paged(const at::Tensor& q_BTHS, const at::Tens
                                         const at::Tensor& v_BTKS, int64_t layer,
                                         const AttentionOptions& options) {
   TORCH_CHECK(!options.bias_BHTP.defined(), "attention over pages has no bias");
-  const auto [keys, values] = paged_->pages.layer(layer, k_BTKS);
-  const auto counters = device_.is_cuda() && paged_->apart
-                            ? paged_->pages.counters(q_BTHS.size(0) * q_BTHS.size(2), device_)
-                            : at::Tensor();
-  const auto seen = ops::paged_attention({.q_NHS = q_BTHS.squeeze(1),
-                                          .k_NKS = k_BTKS.squeeze(1),
-                                          .v_NKS = v_BTKS.squeeze(1),
-                                          .key_pages = keys,
-                                          .value_pages = values,
-                                          .positions_N = paged_->positions_N,
-                                          .rows_N = paged_->rows_N,
-                                          .tables = paged_->tables,
-                                          .counters = counters,
-                                          .window = options.window,
-                                          .scale = options.scale,
-                                          .apart = paged_->apart});
+  const auto seen = attend_to_pages(*paged_, layer, q_BTHS.squeeze(1), k_BTKS.squeeze(1), v_BTKS.squeeze(1),
+                                    options.window, options.scale);
   return seen.view({q_BTHS.size(0), 1, -1});
 }
 

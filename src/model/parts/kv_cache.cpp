@@ -37,16 +37,4 @@ bool KvCache::truncate(int64_t length) {
   return known;
 }
 
-void KvCache::select_rows(const at::Tensor& rows) {
-  for (auto& layer : layers_) {
-    for (auto* held : {&layer.keys, &layer.values}) {
-      auto shape = held->sizes().vec();
-      shape[0] = rows.size(0);
-      // Whole rows, what is not used yet with them: copies of dense rows are several times as fast.
-      *held = held->flatten(1).index_select(0, rows).view(shape);
-    }
-  }
-  if (last_embedding_.defined()) last_embedding_ = last_embedding_.index_select(0, rows);
-}
-
 }  // namespace tightloop

@@ -27,8 +27,6 @@ class KvCache {
   /// Forgets all but the first tokens, to go on differently from there. False, and everything is forgotten,
   /// where the state of the last token cannot be had back.
   bool truncate(int64_t length);
-  /// Keeps only these rows of the batch, in this order (finished sequences leave, beams are reordered).
-  void select_rows(const at::Tensor& rows);
 
  private:
   struct Layer {

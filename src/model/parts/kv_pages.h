@@ -3,27 +3,33 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
 namespace tightloop {
 
-/// Keys and values of many sequences for every layer, in pages of kPage tokens that sequences take and give
-/// back (ops::PagedCall). Made by the first pass, in its dtype; from then on they stay where they are.
+/// Keys and values of many sequences for every layer, in pages of a few tokens that sequences take and give
+/// back (ops::PagedCall). Made by the first pass, in its dtype; from then on they stay where they are, but for
+/// reserve().
 class KvPages {
  public:
   static constexpr int64_t kPage = 16;
 
-  KvPages(int64_t layers, int64_t pages) : layers_(static_cast<size_t>(layers)), pages_(pages) {}
+  KvPages(int64_t layers, int64_t pages, int64_t page = kPage)
+      : layers_(static_cast<size_t>(layers)), pages_(pages), page_(page) {}
 
-  /// Keys and values (pages, K, kPage, S) of a layer; `like` (..., K, S) says what its keys are.
+  int64_t pages() const { return pages_; }
+  /// Makes room for so many pages; those there were keep their numbers and what is in them.
+  void reserve(int64_t pages);
+  /// Keys and values (pages, K, tokens of a page, S) of a layer; `like` (..., K, S) says what its keys are.
   std::pair<at::Tensor, at::Tensor> layer(int64_t layer, const at::Tensor& like);
   /// ops::PagedCall::counters, so many.
   at::Tensor counters(int64_t count, at::Device device);
 
  private:
   std::vector<std::pair<at::Tensor, at::Tensor>> layers_;
-  int64_t pages_;
+  int64_t pages_, page_;
   std::vector<at::Tensor> counters_;  // the largest last; captured graphs may use those before
 };
 
@@ -37,5 +43,11 @@ struct PagedTokens {
   int64_t longest = 0;  // positions are below it
   bool apart = false;   // no two tokens are of one sequence
 };
+
+/// What each token's queries (N, H, S) see of its sequence in a layer, (N, H, S), once its keys and values
+/// (N, K, S) are in the pages: ops::paged_attention.
+at::Tensor attend_to_pages(const PagedTokens& tokens, int64_t layer, const at::Tensor& q_NHS,
+                           const at::Tensor& k_NKS, const at::Tensor& v_NKS, int64_t window = 0,
+                           std::optional<double> scale = {});
 
 }  // namespace tightloop

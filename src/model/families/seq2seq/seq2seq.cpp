@@ -5,11 +5,9 @@
 #include <ATen/ops/stack.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <tuple>
 
-#include "ops/attention/attention_backend.h"
 #include "ops/linear.h"
 #include "ops/norm/residual_norm.h"
 #include "ops/pointwise/activation.h"
@@ -101,10 +99,10 @@ Seq2Seq::Linear Seq2Seq::add_linear(const std::string& name, int64_t out, int64_
 Memory Seq2Seq::encode(const at::Tensor& source_BS, const at::Tensor& lengths_B, const Pass& pass) {
   const ops::KeyMask mask{lengths_B};
   Dropouts drops(config_, pass, /*decoder=*/false);
-  auto x = begin(embed(source_embedding_, source_BS, 0, drops), encoder_, encoder_norm_);
+  auto x = begin(embed(source_embedding_, source_BS, nullptr, drops), encoder_, encoder_norm_);
   for (size_t layer = 0; layer < encoder_.size(); ++layer) {
     const Block& block = encoder_[layer];
-    const auto seen = ops::self_attention(qkv(block, x.normed, 0), mask, drops.next());
+    const auto seen = ops::self_attention(qkv(block, x.normed), mask, drops.next());
     x = follow(x, seen.flatten(2), block.out, block.attention_norm, block.ffn_norm, drops);
     const Norm& next = layer + 1 < encoder_.size() ? encoder_[layer + 1].attention_norm : encoder_norm_;
     x = follow(x, inner(block, x.normed, drops), block.down, block.ffn_norm, next, drops);
@@ -112,11 +110,12 @@ Memory Seq2Seq::encode(const at::Tensor& source_BS, const at::Tensor& lengths_B,
   return {x.normed, mask};
 }
 
-at::Tensor Seq2Seq::qkv(const Block& block, const at::Tensor& x_BTD, int64_t past) const {
+at::Tensor Seq2Seq::qkv(const Block& block, const at::Tensor& x_BTD, const PagedTokens* paged) const {
   const auto made = ops::linear(x_BTD, block.qkv.weight, block.qkv.bias)
                         .view({x_BTD.size(0), x_BTD.size(1), 3, config_.heads, config_.head_size});
   if (config_.positions != PositionEncoding::kRotary) return made;
-  const auto [q, k, v] = rotary_.split(made.flatten(2, 3), config_.heads, past);
+  const auto [q, k, v] =
+      rotary_.split(made.flatten(2, 3), config_.heads, 0, {}, paged ? paged->positions_N : at::Tensor());
   return at::stack({q, k, v}, 2);
 }
 
@@ -134,15 +133,14 @@ at::Tensor Seq2Seq::cross_kv(const Block& block, const at::Tensor& states_BSD) c
 at::Tensor Seq2Seq::decode(const at::Tensor& target_RT, const Memory& memory, const Pass& pass) {
   const int64_t R = target_RT.size(0), T = target_RT.size(1), B = memory.states_BSD.size(0),
                 D = config_.width;
-  const int64_t past = pass.cache ? pass.cache->length() : 0;
   TORCH_CHECK(R % B == 0, "decode: targets must be a multiple of the sources");
-  TORCH_CHECK(past == 0 || T == 1, "decode: a cache is continued by one token at a time");
+  TORCH_CHECK(!pass.cache && (!pass.paged || T == 1), "decode: targets go on in pages, one token at a time");
   Dropouts drops(config_, pass, /*decoder=*/true);
-  auto x = begin(embed(embedding_, target_RT, past, drops), decoder_, decoder_norm_);
+  auto x = begin(embed(embedding_, target_RT, pass.paged, drops), decoder_, decoder_norm_);
   for (size_t layer = 0; layer < decoder_.size(); ++layer) {
     const Block& block = decoder_[layer];
-    const auto made = qkv(block, x.normed, past);
-    const auto seen = pass.cache ? attend_cached(made, *pass.cache, static_cast<int64_t>(layer))
+    const auto made = qkv(block, x.normed, pass.paged);
+    const auto seen = pass.paged ? next_tokens(made, *pass.paged, static_cast<int64_t>(layer))
                                  : ops::self_attention(made, {.causal = true}, drops.next());
     x = follow(x, seen.flatten(2), block.out, block.attention_norm, block.cross_norm, drops);
 
@@ -156,16 +154,12 @@ at::Tensor Seq2Seq::decode(const at::Tensor& target_RT, const Memory& memory, co
     const Norm& next = layer + 1 < decoder_.size() ? decoder_[layer + 1].attention_norm : decoder_norm_;
     x = follow(x, inner(block, x.normed, drops), block.down, block.ffn_norm, next, drops);
   }
-  if (pass.cache) pass.cache->advance(T);
   return x.normed;
 }
 
-at::Tensor Seq2Seq::attend_cached(const at::Tensor& qkv, KvCache& cache, int64_t layer) const {
-  const auto [keys, values] =
-      cache.append(layer, qkv.select(2, 1).transpose(1, 2), qkv.select(2, 2).transpose(1, 2));
-  const ops::WithoutPlans growing;
-  return ops::attention(qkv.select(2, 0), keys.transpose(1, 2), values.transpose(1, 2),
-                        {.causal = qkv.size(1) > 1});
+at::Tensor Seq2Seq::next_tokens(const at::Tensor& qkv, const PagedTokens& paged, int64_t layer) const {
+  const auto part = [&](int64_t which) { return qkv.squeeze(1).select(1, which); };
+  return attend_to_pages(paged, layer, part(0), part(1), part(2)).unsqueeze(1);
 }
 
 at::Tensor Seq2Seq::normed(const at::Tensor& x, const Norm& norm) const {
@@ -187,15 +181,18 @@ ops::NormedSum Seq2Seq::follow(const ops::NormedSum& x, const at::Tensor& y, con
   return made;
 }
 
-at::Tensor Seq2Seq::embed(const at::Tensor& weight, const at::Tensor& ids, int64_t past, Dropouts& drops) {
-  const int64_t T = ids.size(1), D = config_.width;
-  const auto x = ops::embedding(weight, ids) * std::sqrt(static_cast<double>(D));
+at::Tensor Seq2Seq::embed(const at::Tensor& weight, const at::Tensor& ids, const PagedTokens* paged,
+                          Dropouts& drops) {
+  const int64_t end = paged ? paged->longest : ids.size(1);
+  const auto x = ops::embedding(weight, ids) * std::sqrt(static_cast<double>(config_.width));
   if (config_.positions == PositionEncoding::kRotary) {
-    rotary_.cover(past + T, ids.device());
+    rotary_.cover(end, ids.device());
     return ops::dropout(x, drops.next());
   }
-  const at::Tensor& waves = waves_.cover(past + T, x.device(), x.scalar_type())[0];
-  return ops::dropout(x + waves.narrow(0, past, T), drops.next());
+  const at::Tensor& waves = waves_.cover(end, x.device(), x.scalar_type())[0];
+  return ops::dropout(
+      x + (paged ? waves.index_select(0, paged->positions_N).unsqueeze(1) : waves.narrow(0, 0, end)),
+      drops.next());
 }
 
 at::Tensor Seq2Seq::inner(const Block& block, const at::Tensor& x, Dropouts& drops) const {

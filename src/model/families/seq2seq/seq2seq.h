@@ -38,13 +38,12 @@ class Seq2Seq : public Model {
   /// Makes keys and values of the memory once, for many calls of decode().
   void remember(Memory& memory) const;
   /// States that the head reads, (R, T, D), for targets (R, T). R may be a multiple of the memory's rows:
-  /// rows i * R / B onwards then all translate source i (beams). With pass.cache the targets continue what
-  /// it holds. Padding behind a target's tokens changes nothing before it.
+  /// rows i * R / B onwards then all translate source i (beams). With pass.paged each row is the next token
+  /// of a target whose keys and values lie in pages. Padding behind a target's tokens changes nothing before
+  /// it.
   at::Tensor decode(const at::Tensor& target_RT, const Memory& memory, const Pass& pass = {});
 
   Head head() const override { return {head_, config_.softcap}; }
-  /// A cache for decode().
-  KvCache cache() const { return KvCache(config_.layers); }
 
  private:
   struct Norm {
@@ -76,9 +75,13 @@ class Seq2Seq : public Model {
   /// part's own, or it is that of the next part.
   ops::NormedSum follow(const ops::NormedSum& x, const at::Tensor& y, const Linear& linear, const Norm& own,
                         const Norm& next, Dropouts& drops) const;
-  at::Tensor embed(const at::Tensor& weight, const at::Tensor& ids, int64_t past, Dropouts& drops);
-  at::Tensor qkv(const Block& block, const at::Tensor& x_BTD, int64_t past) const;  // (B, T, 3, H, head size)
-  at::Tensor attend_cached(const at::Tensor& qkv, KvCache& cache, int64_t layer) const;
+  /// `paged`: where the ids stand, one in each row; null: from the beginning of each row on.
+  at::Tensor embed(const at::Tensor& weight, const at::Tensor& ids, const PagedTokens* paged,
+                   Dropouts& drops);
+  at::Tensor qkv(const Block& block, const at::Tensor& x_BTD,
+                 const PagedTokens* paged = nullptr) const;  // (B, T, 3, H, head size)
+  /// Self-attention of tokens whose keys and values lie in pages: (R, 1, H, head size).
+  at::Tensor next_tokens(const at::Tensor& qkv, const PagedTokens& paged, int64_t layer) const;
   at::Tensor cross_kv(const Block& block, const at::Tensor& states_BSD) const;
   /// The feed-forward up to its last product.
   at::Tensor inner(const Block& block, const at::Tensor& x, Dropouts& drops) const;
