@@ -13,6 +13,7 @@
 #include "core/config.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/io/gguf.h"
 #include "core/log.h"
 #include "core/terminal/terminal.h"
 #include "train/run/checkpoint_name.h"
@@ -68,6 +69,7 @@ std::string existing_run(const std::string& name, const fs::path& recipes) {
         "huggingface-cli download {0} --local-dir {1}, then name the folder {1}.",
         name, folder);
   }
+  if (is_gguf_name(name)) throw usage_error("there is no file '{}'.", name);
   std::vector<std::string> names, paths;
   for (const fs::path& run : runs_in("runs")) {
     names.push_back(run.filename().string());

@@ -13,6 +13,7 @@
 #include "core/plugin.h"
 #include "core/terminal/terminal.h"
 #include "data/mixture.h"
+#include "data/store/infer_source.h"
 #include "dist/rendezvous.h"
 #include "model/family.h"
 #include "tokenizer/tokenizer.h"
@@ -49,6 +50,16 @@ std::optional<DataSource> source_by_name(const std::string& file) {
   return found->second;
 }
 
+bool holds_conversations(const std::string& file) {
+  DataConfig data;
+  data.train = {file};
+  try {
+    return infer_source(data, /*pairs=*/false).format == RecordFormat::kChat;
+  } catch (const Error&) {
+    return false;  // training says what is wrong with it
+  }
+}
+
 void refuse_what_is_no_recipe(const std::string& file) {
   std::error_code failure;
   const bool there = fs::exists(file, failure);
@@ -56,7 +67,12 @@ void refuse_what_is_no_recipe(const std::string& file) {
   if (path_exists(fs::path(file) / "config.yaml"))
     throw usage_error("'{}' is a run, not a recipe. To go on with it: tightloop train --resume {}", file,
                       shell_word(file));
-  if (const auto source = source_by_name(file))
+  if (const auto source = source_by_name(file); source && there && holds_conversations(file))
+    throw usage_error(
+        "'{}' is not a recipe, a YAML file of settings. It holds conversations. To fine-tune a model on it: "
+        "tightloop train configs/finetune.yaml --train.init_from MODEL --data.train {}",
+        file, shell_word(file));
+  else if (source)
     throw usage_error(
         "'{}' is not a recipe, a YAML file of settings. To learn from it: tightloop train "
         "configs/text.yaml --data.train {}{}",

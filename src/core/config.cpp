@@ -139,7 +139,11 @@ Field& Field::alias(std::string name) {
 }
 
 std::string Field::kind() const {
-  if (!choices_.empty()) return fmt::format("one of {}", fmt::join(choices_, ", "));
+  if (!choices_.empty()) {
+    std::vector<std::string> names = choices_;
+    std::erase(names, "");  // the default of some
+    return fmt::format("one of {}", fmt::join(names, ", "));
+  }
   static const char* const names[] = {"true or false", "integer", "number", "text", "list"};
   std::string kind = names[target_.index()];
   const bool has_low = std::isfinite(low_), has_high = std::isfinite(high_);

@@ -40,4 +40,9 @@ LoadedRun load_model(const SavedModel& saved, const std::string& device_name,
   return loaded;
 }
 
+bool has_seen_no_conversation(const LoadedRun& run) {
+  const DataConfig& data = run.recipe.data;
+  return data.mixture.empty() && (data.source == DataSource::kText || data.source == DataSource::kTasks);
+}
+
 }  // namespace tightloop

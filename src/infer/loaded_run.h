@@ -33,4 +33,7 @@ LoadedRun load_model(const std::filesystem::path& path, const std::string& devic
 LoadedRun load_model(const SavedModel& saved, const std::string& device_name,
                      std::optional<Precision> precision = {}, std::optional<ops::WeightFormat> weights = {});
 
+/// Whether it was trained on text alone: what it makes of a conversation is not worth much.
+bool has_seen_no_conversation(const LoadedRun& run);
+
 }  // namespace tightloop

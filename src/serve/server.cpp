@@ -267,7 +267,9 @@ bool Server::tick(const std::function<bool()>& stop) {
     draining_ = true;
     drain_until_ = now + in_milliseconds(config_.drain_seconds);
     http_.close_after_answers();
-    if (busy()) log::info("Ending: requests that run have {:g} s.", config_.drain_seconds);
+    if (busy())
+      log::info("Ending: requests that run have {:g} s. Another signal ends it at once.",
+                config_.drain_seconds);
   }
   if (!draining_) return true;
   if (!busy()) return false;

@@ -32,11 +32,12 @@ std::unique_ptr<Tokenizer> load_folder(const fs::path& folder) {
   for (const fs::path& entry : folder_entries(folder))
     if (entry.extension() == ".tiktoken" || entry.extension() == ".model") found.push_back(entry);
   if (found.size() == 1) return load_file(found[0]);
+  const fs::path inside = folder / "tokenizer";  // as a run has it
   throw data_error(
       "the folder '{}' has no tokenizer: no tokenizer.json, no vocab.json with merges.txt, and {} .tiktoken "
-      "or .model "
-      "files.",
-      folder.string(), found.size());
+      "or .model files.{}",
+      folder.string(), found.size(),
+      is_folder(inside) ? fmt::format(" Did you mean '{}'?", inside.string()) : "");
 }
 
 std::unique_ptr<Tokenizer> load_file(const fs::path& path) {

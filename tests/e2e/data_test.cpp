@@ -165,6 +165,11 @@ TEST(DataVerb, RenderPrintsWhatTheTemplateMakes) {
   EXPECT_EQ(run(folder.path(), render + "--add-generation-prompt < chat.json").output,
             "<s>[user] Hi\n[assistant]");
   const auto code = [&](const std::string& command) { return run(folder.path(), command).exit_code; };
+  EXPECT_EQ(run(folder.path(), "(printf '\\357\\273\\277'; cat chat.json) | " + render).output,
+            "<s>[user] Hi\n");
+  const auto several = run(folder.path(), "(cat chat.json; echo; cat chat.json) | " + render);
+  EXPECT_EQ(several.exit_code, 3);
+  EXPECT_TRUE(contains(several.output, "several records")) << several.output;
   EXPECT_EQ(code(render + "< /dev/null"), 3);
   EXPECT_EQ(code("echo '{}' | " + render), 3);
   EXPECT_EQ(code("tightloop data render --template nothing < chat.json"), 2);
@@ -173,6 +178,44 @@ TEST(DataVerb, RenderPrintsWhatTheTemplateMakes) {
   const auto refused = run(folder.path(), "tightloop data render --template refuses.jinja < chat.json");
   EXPECT_EQ(refused.exit_code, 3);
   EXPECT_TRUE(contains(refused.output, "refuses.jinja, line 1, refuses this: No.")) << refused.output;
+}
+
+TEST(DataVerb, ConversationsThatAreCutIntoSeveralRowsAreSaid) {
+  const TempFolder folder;
+  std::string chats;
+  for (int i = 0; i < 40; ++i) {
+    std::string question = "why";
+    for (int word = 0; word < 60; ++word) question += " word" + std::to_string(word * i % 17);
+    chats += R"({"messages":[{"role":"user","content":")" + question +
+             R"("},{"role":"assistant","content":"because"}]})" + "\n";
+  }
+  write_file_whole(folder / "chats.jsonl", chats);
+  const std::string recipe = "'" TIGHTLOOP_SOURCE_DIR
+                             "/configs/sft-gsm8k.yaml' --data.train chats.jsonl --tokenizer.vocab_size 300 "
+                             "--data.seq_len 64 --data.holdout 0 --data.rows pack ";
+  const auto checked = run(folder.path(), "tightloop data check " + recipe);
+  EXPECT_TRUE(contains(checked.output, "40 longer than a row (cut into several rows: answers stand"))
+      << checked.output;
+  const auto trained =
+      run(folder.path(), "tightloop train " + recipe +
+                             "--model.layers 1 --model.width 32 --model.heads 2 --train.micro_batch 2 "
+                             "--train.accumulate 1 --train.steps 1 --train.epochs 0 --train.device cpu "
+                             "--train.precision fp32 --train.eval_steps 0 --eval.samples 0 --run.name cut");
+  EXPECT_EQ(trained.exit_code, 0) << trained.output;
+  EXPECT_TRUE(contains(trained.output, "40 of 40 documents are longer than a row")) << trained.output;
+  EXPECT_TRUE(contains(trained.output, "answers are learned without the questions")) << trained.output;
+
+  const auto file = run(folder.path(), "tightloop data check chats.jsonl");
+  EXPECT_EQ(file.exit_code, 2);
+  EXPECT_TRUE(contains(file.output, "configs/finetune.yaml --train.init_from MODEL --data.train chats.jsonl"))
+      << file.output;
+  const auto no_model = run(folder.path(), "tightloop data check '" TIGHTLOOP_SOURCE_DIR
+                                           "/configs/finetune.yaml' --data.train chats.jsonl");
+  EXPECT_TRUE(contains(no_model.output, "none is named")) << no_model.output;
+  const auto inside = run(folder.path(), "tightloop train " + recipe + "--tokenizer.path runs/cut");
+  EXPECT_TRUE(contains(inside.output, "Did you mean 'runs/cut/tokenizer'?")) << inside.output;
+  const auto missing = run(folder.path(), "tightloop chat --model none.gguf");
+  EXPECT_TRUE(contains(missing.output, "there is no file 'none.gguf'")) << missing.output;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <CLI/App.hpp>
 #include <cstdlib>
 #include <memory>
+#include <utility>
 
 #include "cli/line_input.h"
 #include "cli/main_settings.h"
@@ -87,7 +88,12 @@ class ChatTerminal {
     const bool stopped = interrupted();
     clear_interrupt();
     throw_if_interrupted();  // a signal other than Ctrl-C
-    if (!typed_) return;
+    if (!typed_) {
+      if (reply.dropped > 0 && !std::exchange(told_of_dropped_, true))
+        log::warn("From line {} on the oldest turns no longer fit into the model's context and are left out.",
+                  line_);
+      return;
+    }
     if (reply.dropped > 0)
       put(styled("(the oldest turns no longer fit into the model's context and were left out)\n", "2"));
     if (stopped) put(styled("(stopped)\n", "2"));
@@ -135,7 +141,8 @@ class ChatTerminal {
   const bool typed_, coloured_;
   LineInput input_;
   int64_t line_ = 0;
-  bool left_out_ = false;  // a question that the model cannot read
+  bool left_out_ = false;         // a question that the model cannot read
+  bool told_of_dropped_ = false;  // turns, where nobody types
 };
 
 void chat(const ChatArguments& options, const Settings& settings) {
@@ -144,8 +151,7 @@ void chat(const ChatArguments& options, const Settings& settings) {
   auto run = options.model.load();
   run.recipe.bind().apply(settings);
   const ChatTemplate chat(run.recipe.chat, *run.tokenizer);
-  const DataConfig& data = run.recipe.data;
-  if (data.mixture.empty() && (data.source == DataSource::kText || data.source == DataSource::kTasks))
+  if (has_seen_no_conversation(run))
     log::warn(
         "This model was trained on text and has seen no conversation. Fine-tune it on some: "
         "--train.init_from in a recipe for them; or let it continue a text: tightloop generate.");

@@ -42,26 +42,44 @@ nlohmann::json part_json(const PartCheck& part) {
           {"cut_tokens", part.cut_tokens}};
 }
 
-std::string part_text(const char* name, const PartCheck& part, const char* unit) {
-  return fmt::format(
-      "{}: {}, {} ({} to be learned), {}, {:.2f} % padding, {} longer than a row{}\n", name,
-      counted(part.documents, unit), counted(part.tokens, "token"), part.supervised,
-      counted(part.rows, "row"), 100 * part.padding_share, part.long_documents,
-      part.cut_tokens > 0 ? fmt::format(" ({} cut off)", counted(part.cut_tokens, "token")) : "");
+/// What becomes of documents that are longer than a row.
+std::string cut_text(const PartCheck& part, RowKind rows) {
+  if (part.cut_tokens > 0) return fmt::format(" ({} cut off)", counted(part.cut_tokens, "token"));
+  if (part.long_documents == 0 || rows != RowKind::kPack) return "";
+  // Where not all is learned, what is learned may then stand without what it answers.
+  return part.supervised < part.tokens ? " (cut into several rows: answers stand without their questions)"
+                                       : " (cut into several rows)";
+}
+
+std::string part_text(const char* name, const PartCheck& part, const char* unit, RowKind rows) {
+  return fmt::format("{}: {}, {} ({} to be learned), {}, {:.2f} % padding, {} longer than a row{}\n", name,
+                     counted(part.documents, unit), counted(part.tokens, "token"), part.supervised,
+                     counted(part.rows, "row"), 100 * part.padding_share, part.long_documents,
+                     cut_text(part, rows));
 }
 
 /// `bad`: with what was skipped; a refusal lists that itself.
-void print_text(const DataCheck& result, const char* unit, bool bad) {
-  std::fputs((counted(result.records, "record") + "\n" + part_text("train", result.train, unit) +
-              part_text("val", result.val, unit))
+void print_text(const DataCheck& result, const char* unit, RowKind rows, bool bad) {
+  std::fputs((counted(result.records, "record") + "\n" + part_text("train", result.train, unit, rows) +
+              part_text("val", result.val, unit, rows))
                  .c_str(),
              stdout);
   if (bad && result.bad.total() > 0) std::fputs((printable(result.bad.report()) + "\n").c_str(), stdout);
 }
 
+/// Where a recipe is to fine-tune a model, that model's tokens are the ones that count.
+void warn_of_no_model(const Recipe& recipe) {
+  if (recipe.train.lr < 0 && recipe.train.init_from.empty() && recipe.tokenizer.path.empty())
+    log::warn(
+        "This recipe fine-tunes a model, and none is named: the tokens are those of a small vocabulary made "
+        "of "
+        "these files. For the model's own: --train.init_from MODEL");
+}
+
 void check(const DataArguments& options, const Settings& settings) {
   Recipe recipe = read_recipe(options.file, settings);
   require_files(recipe.data);
+  warn_of_no_model(recipe);
   const OnBadRecord on_bad_record = recipe.data.on_bad_record;
   if (on_bad_record == OnBadRecord::kAuto)
     recipe.data.on_bad_record = OnBadRecord::kSkip;  // what is wrong is counted first
@@ -97,7 +115,8 @@ void check(const DataArguments& options, const Settings& settings) {
                               {"val", part_json(result.val)}};
     std::fputs((json.dump(2) + "\n").c_str(), stdout);
   } else {
-    print_text(result, loads_pairs(recipe) ? "pair" : "document", !refusal);
+    print_text(result, loads_pairs(recipe) ? "pair" : "document",
+               loads_pairs(recipe) ? RowKind::kPad : recipe.data.rows, !refusal);
   }
   std::fflush(stdout);
   if (refusal) std::rethrow_exception(refusal);
@@ -121,6 +140,7 @@ void show_pairs(const Recipe& recipe, const PairTokenizers& tokenizers, const Da
 void show(const DataArguments& options, const Settings& settings) {
   const Recipe recipe = read_recipe(options.file, settings);
   require_files(recipe.data);
+  warn_of_no_model(recipe);
   const PairTokenizers tokenizers = make_tokenizers(recipe);
   const Tokenizer& tokenizer = *tokenizers.source;
   const auto dataset =

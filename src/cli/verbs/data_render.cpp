@@ -1,5 +1,8 @@
 #include <CLI/App.hpp>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
 #include "cli/output.h"
 #include "cli/verbs.h"
@@ -17,12 +20,24 @@ struct DataRenderArguments {
   bool add_generation_prompt = false;
 };
 
+/// The record without a byte order mark.
+std::string one_record(std::string text) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kMark)) text.erase(0, kMark.size());
+  const size_t end = text.find('\n');
+  if (end != text.npos && text.find_first_not_of(" \t\r\n", end) != text.npos &&
+      nlohmann::json::accept(text.substr(0, end)))
+    throw data_error(
+        "standard input has several records, and one is rendered: head -1 FILE | tightloop data render ...");
+  return text;
+}
+
 void render_record(const DataRenderArguments& options) {
   if (!path_exists(options.path)) throw usage_error("--template: there is no '{}'.", options.path);
   const ChatTemplateFiles files = read_chat_template(options.path);
   JinjaVariables variables;
   files.add_tokens(variables);
-  variables.add_record(read_standard_input(), "the record on standard input");
+  variables.add_record(one_record(read_standard_input()), "the record on standard input");
   if (!variables.has("messages")) throw data_error("the record on standard input has no 'messages'.");
   if (options.add_generation_prompt) variables.set("add_generation_prompt", true);
   const JinjaTemplate chat(files.choose(variables.has("tools")), files.source);

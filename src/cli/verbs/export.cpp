@@ -58,7 +58,8 @@ void add_export(CLI::App& app) {
       ->required();
   add_choice(*verb, "--format", options->format, "What to write");
   add_choice(*verb, "--dtype", options->weights,
-             "Of the weights (default: as they were imported, else bf16)");
+             "Of the weights (default: as they were imported, else bf16; of a GGUF file into a folder the "
+             "narrowest that holds every tensor as it is, mostly fp32)");
   verb->add_option("--step", options->step, "Of a run: this checkpoint instead of the newest");
   verb->footer(
       "Examples:\n"

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "cli/at_least.h"
 #include "cli/model_choice.h"
@@ -78,6 +79,17 @@ void say_how_to_ask(const ModelChoice& choice, const LoadedRun& run) {
       shell_word(choice.folder()));
 }
 
+/// Where nothing can be seen of what was generated.
+void say_what_is_odd(const ModelChoice& choice, const LoadedRun& run, std::span<const TextStream> streams) {
+  const auto all = [&](auto&& is) { return std::ranges::all_of(streams, is); };
+  if (all([](const TextStream& stream) { return stream.text().empty(); }))
+    say_how_to_ask(choice, run);
+  else if (all([](const TextStream& stream) {
+             return stream.text().find_first_not_of(" \t\r\n") == std::string::npos;
+           }))
+    log::info("Nothing but spaces and line ends was generated.");
+}
+
 void answer(const GenerateArguments& options) {
   check(options);
   auto run = options.model.load();
@@ -130,10 +142,7 @@ void answer(const GenerateArguments& options) {
   json["tokens"] = tokens, json["seconds"] = seconds;
   json["tokens_per_second"] = static_cast<double>(tokens) / seconds;
   if (options.json) put(shown(dump(json) + "\n"));
-  const auto nothing = [](const TextStream& stream) {
-    return stream.text().find_first_not_of(" \n") == std::string::npos;
-  };
-  if (!interrupted() && std::ranges::all_of(streams, nothing)) say_how_to_ask(options.model, run);
+  if (!interrupted()) say_what_is_odd(options.model, run, streams);
   throw_if_interrupted();
 }
 

@@ -108,9 +108,12 @@ void serve_models(ServeArguments& options) {
       server.add(std::move(model));
       continue;
     }
-    auto model = std::make_unique<serve::ServedModel>(
-        name, load_model(saved, options.choice.device, options.choice.precision, options.choice.weights),
-        decoder);
+    LoadedRun run =
+        load_model(saved, options.choice.device, options.choice.precision, options.choice.weights);
+    if (has_seen_no_conversation(run))
+      log::warn("{} was trained on text and has seen no conversation: ask it for completions, not for chats.",
+                name);
+    auto model = std::make_unique<serve::ServedModel>(name, std::move(run), decoder);
     lines.push_back(fmt::format("{}: {}, context of {} tokens, on {}", name,
                                 model->chat() ? "chat form " + model->chat()->description() : "no chat form",
                                 model->context(), device));

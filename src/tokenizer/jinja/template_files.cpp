@@ -135,10 +135,14 @@ ChatTemplateFiles read_chat_template(const fs::path& path) {
     return files;
   }
   files = find_chat_template(path);
-  if (files.templates.empty())
+  if (files.templates.empty()) {
+    const fs::path inside = path / "tokenizer";  // as a run has it
     throw data_error(
-        "{} has no chat template: chat_template.jinja, or 'chat_template' in tokenizer_config.json.",
-        path.string());
+        "{} has no chat template: chat_template.jinja, or 'chat_template' in tokenizer_config.json.{}",
+        path.string(),
+        find_chat_template(inside).templates.empty() ? ""
+                                                     : fmt::format(" Did you mean '{}'?", inside.string()));
+  }
   return files;
 }
 

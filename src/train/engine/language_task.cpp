@@ -52,6 +52,22 @@ void keep_end_of_turn(const Documents& documents, const ChatConfig& chat, const 
   }
 }
 
+/// Whether documents that are cut into several rows have parts that are read and not learned, such as
+/// questions. Of very many documents the first that are so long tell.
+bool cuts_questions(const Documents& documents, int64_t length) {
+  constexpr int kEnough = 1000;
+  std::vector<uint8_t> mask;
+  int seen = 0;
+  for (uint64_t i = 0; i < documents.size() && seen < kEnough; ++i) {
+    const uint64_t tokens = documents.length(i);
+    if (static_cast<int64_t>(tokens) - 1 <= length) continue;
+    ++seen;
+    mask.resize(tokens);
+    if (documents.read_mask(documents.begin(i), tokens, mask.data()) + 1 < tokens) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 LanguageTask::LanguageTask(Recipe& recipe, const RunFolder& run, nlohmann::json& metadata,
@@ -166,6 +182,11 @@ void LanguageTask::open(int64_t first_micro_batch, int64_t consumed, int rank, i
         plan.long_documents(), dataset_.train->size(), recipe_.data.seq_len, name_of(recipe_.data.rows),
         human_count(static_cast<double>(plan.cut_tokens())),
         human_count(static_cast<double>(dataset_.train->tokens())));
+  else if (recipe_.data.rows == RowKind::kPack && cuts_questions(*dataset_.train, recipe_.data.seq_len))
+    log::warn(
+        "{} of {} documents are longer than a row of data.seq_len = {} tokens: data.rows pack cuts them into "
+        "several rows, so that answers are learned without the questions that stand in the row before.",
+        plan.long_documents(), dataset_.train->size(), recipe_.data.seq_len);
 }
 
 Staged LanguageTask::next(bool pin) {
