@@ -2,6 +2,10 @@
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
 #include "dist/several.h"
 #include "model/language_model.h"
 #include "train/allocations.h"
@@ -37,12 +41,11 @@ void train_step(LanguageModel& model, Optimizer& optimizer) {
 }
 
 /// The ratio of what was predicted to the most that was allocated, from the model's weights on.
-void expect_predicted(OptimizerKind kind, Sharding shard, int64_t layers = 8, int64_t vocab_size = 1024) {
+void expect_predicted(OptimizerKind kind, Sharding shard, const ModelConfig& config) {
   Processes processes;
   TrainConfig train;
   train.micro_batch = kRows, train.fused_head = AutoSwitch::kOn, train.optimizer = kind;
   const DistConfig dist{.shard = shard, .bucket_mb = 1};
-  const ModelConfig config = nanochat(layers, vocab_size);
   const auto planner =
       MemoryPlanner(config, train, kLength, /*element=*/2, /*cuda=*/false).among(dist, processes.world());
   const auto plan = planner.plan(planner.written());
@@ -56,11 +59,17 @@ void expect_predicted(OptimizerKind kind, Sharding shard, int64_t layers = 8, in
   const Allocations second;
   train_step(*model, optimizer);
   const double measured = before + second.peak();
+  if (processes.main())
+    std::printf("predicted / measured: %.3f of %.2f GiB\n", plan.total() / measured, measured / (1 << 30));
   EXPECT_NEAR(plan.total() / measured, 1, 0.1)
       << "predicted " << plan.total() << " (weights " << plan.weights << ", masters " << plan.masters
       << ", moments " << plan.moments << ", gradients " << plan.gradients << ", activations "
       << plan.activations << ", working " << plan.working << "), measured " << measured << ", of which "
       << before << " from step to step";
+}
+
+void expect_predicted(OptimizerKind kind, Sharding shard, int64_t layers = 8, int64_t vocab_size = 1024) {
+  expect_predicted(kind, shard, nanochat(layers, vocab_size));
 }
 
 TEST(ShardedMemory, AdamwIsWithinATenth) {
@@ -87,6 +96,17 @@ TEST(ShardedMemory, ShardedGradientsAreWithinATenth) {
 TEST(ShardedMemory, UnshardedIsWithinATenth) {
   if (!in_child()) return expect_success(2);
   expect_predicted(OptimizerKind::kAdamw, Sharding::kNone);
+}
+
+// The real size.
+TEST(ShardedMemory, NanochatD20IsWithinATenth) {
+  if (!std::getenv("TIGHTLOOP_D20")) GTEST_SKIP() << "two processes of 12 GiB: set TIGHTLOOP_D20=1";
+  if (!in_child()) return expect_success(TempFolder(), 2, {}, std::chrono::hours(1));
+  ModelConfig config;
+  config.family = "nanochat", config.depth = 20, config.vocab_size = 32768, config.context = kLength;
+  config.resolve(0, kLength);
+  ASSERT_EQ(config.width, 1280);
+  expect_predicted(OptimizerKind::kMuon, Sharding::kOptimizer, config);
 }
 
 /// The most that is allocated while an optimizer is made, and what it leaves; both with the model's weights.

@@ -301,9 +301,14 @@ TEST(Beam, TheGpuFindsWhatTheCpuFinds) {
   const auto expected = decode_batch(*model, sources, tokens(), config);
   model->parameters().to(at::Device(device("cuda").name()), at::kFloat);
   const auto found = decode_batch(*model, sources, tokens(), config);
-  size_t same = 0;
-  for (size_t i = 0; i < sources.size(); ++i) same += found[i][0].ids == expected[i][0].ids;
-  EXPECT_GE(same, 15u) << "of 16";
+  const auto same_as = [&](const std::vector<std::vector<Translation>>& others) {
+    size_t same = 0;
+    for (size_t i = 0; i < sources.size(); ++i) same += found[i][0].ids == others[i][0].ids;
+    return same;
+  };
+  EXPECT_GE(same_as(expected), 15u) << "of 16";
+  config.graphs = false;  // batches then shrink at other steps, and products round otherwise
+  EXPECT_GE(same_as(decode_batch(*model, sources, tokens(), config)), 15u) << "of 16";
 }
 
 }  // namespace
