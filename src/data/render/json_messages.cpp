@@ -78,12 +78,13 @@ void refuse_field(std::string_view where, std::string_view name) {
 void ReadConversation::clear() {
   messages.clear();
   made.clear();
-  tools = variables = {};
+  tools = variables = variable_names = {};
 }
 
 Conversation ReadConversation::conversation(uint64_t hash) const {
   Conversation whole(messages);
-  whole.tools = tools, whole.variables = variables, whole.hash = hash;
+  whole.tools = tools, whole.variables = variables, whole.variable_names = variable_names;
+  whole.hash = hash;
   return whole;
 }
 
@@ -155,8 +156,18 @@ void read_beside(dom::object record, const DataConfig& config, ReadConversation&
     if (says_nothing(value) || holds(config.ignore_fields, name)) continue;
     if (name == "tools") read_tools(value, out);
     if (name != "chat_template_kwargs") continue;
-    if (!value.is_object()) throw BadRecord{BadKind::kWrongType, "'chat_template_kwargs' is not an object"};
+    dom::object variables;
+    if (value.get(variables) != simdjson::SUCCESS)
+      throw BadRecord{BadKind::kWrongType, "'chat_template_kwargs' is not an object"};
+    std::string names;
+    for (const auto [variable, said] : variables) {
+      if (variable == "messages" || variable == "add_generation_prompt")
+        throw BadRecord{BadKind::kUnknownField,
+                        fmt::format("'chat_template_kwargs' has '{}', which comes from elsewhere", variable)};
+      if (!holds(config.ignore_fields, variable)) (names += variable) += '\0';
+    }
     out.variables = out.keep(whole_json(value, name));
+    out.variable_names = out.keep(std::move(names));
   }
 }
 

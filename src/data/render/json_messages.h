@@ -16,7 +16,7 @@ namespace tightloop {
 /// A conversation as it is read, with the texts that had to be put together for it.
 struct ReadConversation {
   std::vector<Message> messages;
-  std::string_view tools, variables;  // as Conversation has them
+  std::string_view tools, variables, variable_names;  // as Conversation has them
   std::deque<std::string> made;
 
   std::string_view keep(std::string text) { return made.emplace_back(std::move(text)); }

@@ -46,6 +46,13 @@ bool names(std::string_view jinja, std::string_view field) {
   return false;
 }
 
+/// Takes the first of names with a NUL behind each.
+std::string_view next_name(std::string_view& rest) {
+  const std::string_view name = rest.substr(0, rest.find('\0'));
+  rest.remove_prefix(name.size() + 1);
+  return name;
+}
+
 /// As far as two texts are the same, without the beginning of a token's name in which they part.
 size_t common_tokens(std::string_view left, std::string_view right) {
   const size_t same = static_cast<size_t>(std::ranges::mismatch(left, right).in1 - left.begin());
@@ -95,6 +102,12 @@ class TemplateChat : public ChatTemplate::Writer {
       why = lost_field("the record", "tools");
       return BadKind::kUnknownField;
     }
+    for (std::string_view rest = conversation.variable_names; !rest.empty();) {
+      const std::string_view name = next_name(rest);
+      if (names(jinja_, name)) continue;
+      why = lost_field("chat_template_kwargs", name);
+      return BadKind::kUnknownField;
+    }
     for (const Message& message : conversation.messages) {
       if (message.part != Message::Part::kText) {
         why = "a chat template has no tokens around code and its output";
@@ -106,8 +119,7 @@ class TemplateChat : public ChatTemplate::Writer {
         return BadKind::kUnknownField;
       }
       for (std::string_view rest = message.field_names; !rest.empty();) {
-        const std::string_view name = rest.substr(0, rest.find('\0'));
-        rest.remove_prefix(name.size() + 1);
+        const std::string_view name = next_name(rest);
         if (names_field(name)) continue;
         why = lost_field("a message", name);
         return BadKind::kUnknownField;
