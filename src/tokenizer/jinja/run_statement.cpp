@@ -293,6 +293,7 @@ void Interpreter::execute_generation(const Statement& statement, const FramePtr&
   // As transformers counts: from what the template has written so far. Inside of a macro that is less than it
   // will be.
   generations.emplace_back(output.size(), output.size() + text.size());
+  generated_texts.push_back(text);
   write(text);
 }
 
