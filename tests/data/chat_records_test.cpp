@@ -97,7 +97,7 @@ TEST(ChatRecords, AFieldOfARecordThatChangesItsMeaningIsNamed) {
                "tools");
   expect_named(chat(R"("content":"hi")", R"("content":"yo")", R"(,"tools":"no JSON")"), "malformed_json",
                "tools");
-  for (const char* name : {"functions", "system", "system_prompt", "images"})
+  for (const char* name : {"functions", "images"})
     expect_named(chat(R"("content":"hi")", R"("content":"yo")", fmt::format(R"(,"{}":"something")", name)),
                  "unknown_field", name);
   expect_named(R"({"question":"Shorten it.","input":"A long text.","answer":"Text."})", "unknown_field",

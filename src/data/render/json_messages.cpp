@@ -268,7 +268,7 @@ void demand_known_fields(dom::object record, std::span<const std::string_view> f
 namespace {
 
 constexpr std::string_view kFieldsWithMeaning[] = {
-    // part of a record with one answer
+    // part of a conversation, and of a record with one answer
     "system", "system_prompt",
     // always
     "functions", "function_call", "tool_calls", "documents", "images", "image", "videos", "video", "audios",
@@ -282,7 +282,7 @@ constexpr std::string_view kFieldsWithMeaning[] = {
 
 std::span<const std::string_view> fields_with_meaning(RecordFormat format) {
   const auto names = std::span(kFieldsWithMeaning);
-  return format == RecordFormat::kChat ? names.first(14) : names;
+  return format == RecordFormat::kChat ? names.subspan(2, 12) : names;
 }
 
 std::span<const std::string_view> fields_with_meaning(AnswerShape shape) {
