@@ -120,6 +120,37 @@ std::string json_of(dom::element value, std::string_view field) {
   return simdjson::minify(inside);
 }
 
+/// The arguments of calls are an object, or the JSON of one as a text: what a template then writes is
+/// learned, broken or not. Throws BadRecord.
+void check_arguments(dom::element calls) {
+  dom::array list;
+  if (calls.get(list) == simdjson::SUCCESS)
+    for (const dom::element call : list) check_arguments(call);
+  dom::object call, function;
+  if (calls.get(call) != simdjson::SUCCESS) return;
+  if (call.at_key("function").get(function) == simdjson::SUCCESS) call = function;
+  std::string_view text, called;
+  if (call.at_key("arguments").get(text) != simdjson::SUCCESS || is_blank(text)) return;
+  static thread_local dom::parser parser;
+  dom::element inside;
+  if (parser.parse(text.data(), text.size(), /*realloc_if_needed=*/true).get(inside) == simdjson::SUCCESS)
+    return;
+  if (call.at_key("name").get(called) != simdjson::SUCCESS) called = "?";
+  throw BadRecord{
+      BadKind::kMalformedJson,
+      fmt::format("the 'arguments' of a call of '{}' are a text that is not JSON", called.substr(0, 40))};
+}
+
+/// The same of calls, or of a text that holds them.
+std::string calls_of(dom::element value, std::string_view field) {
+  std::string calls = json_of(value, field);
+  if (calls.find("\"arguments\":\"") == calls.npos) return calls;
+  static thread_local dom::parser parser;
+  dom::element inside;
+  if (parser.parse(calls).get(inside) == simdjson::SUCCESS) check_arguments(inside);
+  return calls;
+}
+
 /// What else a message says: its thinking, tools for all of the conversation, and fields that only templates
 /// of models know.
 void read_fields(dom::object object, std::string_view who, std::string_view key, const DataConfig& config,
@@ -139,7 +170,7 @@ void read_fields(dom::object object, std::string_view who, std::string_view key,
     }
     fields += fields.empty() ? '{' : ',';
     fields += nlohmann::json(name).dump() + ":";
-    fields += name == "tool_calls" ? json_of(value, name) : whole_json(value, name);
+    fields += name == "tool_calls" ? calls_of(value, name) : whole_json(value, name);
     // Which call a result belongs to is known by the order as well.
     const bool may_be_lost = name == "tool_call_id" || (name == "name" && message.role == Role::kTool);
     if (!may_be_lost) (names += name) += '\0';
