@@ -73,6 +73,9 @@ struct AppliedSettings {
 AppliedSettings apply_settings(Recipe& recipe, const Settings& settings) {
   Config config = recipe.bind();
   config.apply(settings);
+  for (const char* key : {"eval.suite", "eval.suite_steps"})
+    if (config.commanded(key))
+      throw usage_error("--{} is for training; to measure a suite here: --suite FILE.", key);
   if (config.commanded("data.train") || recipe.data.source == DataSource::kAuto) {
     Recipe resolved = recipe;
     for (const std::string& note : resolve_source(resolved, config)) log::info("{}", note);
@@ -157,6 +160,10 @@ void measure_suite(const EvalArguments& options, const Suite& suite, LoadedRun& 
   SuiteOptions how;
   how.python = options.python;
   if (options.batch > 0) how.rows = static_cast<size_t>(options.batch);
+  if (!chat && std::ranges::any_of(suite.tasks, &SuiteTask::chats))
+    ChatTemplate(for_questions(run.recipe.chat), *run.tokenizer);  // which says why there is none
+  check_suite(suite, model, how);
+  check_problems(suite, model.tokenizer);
   const auto result = run_suite(suite, model, how);
   findings.json.update(to_json(result));
   findings.text += to_text(result);
