@@ -20,6 +20,7 @@
 #include "core/terminal/terminal.h"
 #include "infer/calculator_calls.h"
 #include "infer/chat_session.h"
+#include "train/run/run_tokenizer.h"
 
 namespace tightloop::cli {
 
@@ -162,7 +163,9 @@ void chat(const ChatArguments& options, const Settings& settings) {
   for (const auto& stop : options.stops)
     if (stop.empty()) throw usage_error("a stop string is empty, which would stop every answer at once.");
   auto run = options.model.load();
-  run.recipe.bind().apply(settings);
+  Config config = run.recipe.bind();
+  config.apply(settings);
+  if (config.commanded("chat.template")) give_chat_template(run.recipe.chat, *run.tokenizer);
   const ChatTemplate chat(run.recipe.chat, *run.tokenizer);
   const DataConfig& data = run.recipe.data;
   if (data.mixture.empty() && (data.source == DataSource::kText || data.source == DataSource::kTasks))
