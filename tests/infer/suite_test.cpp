@@ -119,6 +119,20 @@ TEST_F(SuiteFiles, LabelsOfSeveralTokensAreNamedBeforeAnythingIsAsked) {
   EXPECT_NE(message.find("'10' has 2 tokens"), std::string::npos) << message;
 }
 
+TEST_F(SuiteFiles, APromptThatIsTooLongIsNamedByItsLine) {
+  const auto model = small_model(259);
+  const ByteTokenizer tokenizer{{"<|im_start|>", "<|im_end|>"}};
+  const ChatTemplate chat({}, tokenizer);
+  const auto suite = read_suite(
+      write("tasks: [{name: t, kind: chat_generation, match: exact, data: problems.jsonl, seed: -1}]\n",
+            R"({"question":"q","answer":"a"})" +
+                ("\n" + (R"({"question":")" + std::string(5000, 'q')) + R"(","answer":"a"})")));
+  const auto message = error_of(ExitCode::kData, [&] {
+    run_suite(suite, {*model, tokenizer, &chat}, {.progress = false});
+  });
+  EXPECT_NE(message.find("line 2 (task 't'): the prompt has 50"), std::string::npos) << message;
+}
+
 // "cat" has nothing that "catfish" does not begin with.
 TEST_F(SuiteFiles, AChoiceThatOthersBeginWithIsScoredInFull) {
   const auto model = small_model(257);

@@ -135,8 +135,10 @@ SuiteTaskResult choose_labels(const SuiteTask& task, const SuiteModel& model, co
     size_t length() const { return prompt.size(); }
   };
   std::vector<Asked> asked;
-  for (size_t problem = 0; problem < task.problems.size(); ++problem)
+  for (size_t problem = 0; problem < task.problems.size(); ++problem) {
     asked.push_back({chat_choice(task, problem, model.tokenizer, *model.chat), problem});
+    demand_room(task, problem, asked.back().length(), longest_sequence(model.model.config()));
+  }
   SuiteTaskResult result;
   result.right.resize(asked.size()), result.answers.resize(asked.size());
   in_batches(asked, options.rows, task, options.progress, [&](std::span<const Asked* const> batch) {

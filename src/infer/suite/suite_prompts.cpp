@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "core/error.h"
 #include "data/render/render.h"
@@ -202,6 +203,13 @@ std::vector<ScoredText> scored_texts(const SuiteTask& task, size_t problem, cons
   }
   for (auto& text : texts) keep_last(task, text, longest);
   return texts;
+}
+
+void demand_room(const SuiteTask& task, size_t problem, size_t tokens, int64_t longest) {
+  if (std::cmp_greater(tokens, longest))
+    throw data_error(
+        "{}: the prompt has {} tokens, and the model reads {} at most. Fewer shots make it shorter.",
+        suite_place(task, problem), tokens, longest);
 }
 
 std::vector<int32_t> generation_prompt(const SuiteTask& task, size_t problem, const Tokenizer& tokenizer) {

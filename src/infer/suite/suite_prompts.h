@@ -34,6 +34,9 @@ void check_tokens(const SuiteTask& task, size_t problem, const Tokenizer& tokeni
 std::vector<ScoredText> scored_texts(const SuiteTask& task, size_t problem, const Tokenizer& tokenizer,
                                      int64_t longest);
 
+/// A data error where the model cannot read so many tokens, of a prompt that cannot lose its beginning.
+void demand_room(const SuiteTask& task, size_t problem, size_t tokens, int64_t longest);
+
 /// What a problem of the kind generation is asked with.
 std::vector<int32_t> generation_prompt(const SuiteTask& task, size_t problem, const Tokenizer& tokenizer);
 

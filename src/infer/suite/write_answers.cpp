@@ -57,6 +57,7 @@ std::vector<Prompt> prompts_of(const SuiteTask& task, const SuiteModel& model) {
   for (size_t problem = 0; problem < task.problems.size(); ++problem) {
     const auto ids = task.chats() ? chat_prompt(task, problem, *model.chat)
                                   : generation_prompt(task, problem, model.tokenizer);
+    demand_room(task, problem, ids.size(), longest_prompt(model.model.config()));
     for (int64_t sample = 0; sample < task.samples; ++sample)
       prompts.push_back({ids, static_cast<uint64_t>(sample)});
   }
