@@ -63,6 +63,18 @@ void ChatSession::reset() {
   first_turn_ = 0;
 }
 
+void ChatSession::set_template_inputs(std::string tools, std::string variables) {
+  tools_ = std::move(tools), variables_ = std::move(variables);
+  std::string names, why;
+  const auto values = variables_.empty() ? nlohmann::json::object() : nlohmann::json::parse(variables_);
+  for (const auto& [name, value] : values.items()) (names += name) += '\0';
+  const Message question{Role::kUser, "?"};
+  Conversation asked(std::span(&question, 1));
+  asked.tools = tools_, asked.variables = variables_, asked.variable_names = names;
+  if (chat_.check(asked, why) != BadKind::kNone)
+    throw usage_error("{}: this model's chat form does not read it.", why.substr(0, why.find(", which")));
+}
+
 /// The decoder so far, where it has the room, or a larger one. It reads the conversation afresh.
 Decoder& ChatSession::decoder_with(const Prompt& asked, int64_t max_tokens) {
   DecoderConfig config = decoder_for(model_.config(), {&asked, 1}, max_tokens, 1);
@@ -88,7 +100,9 @@ std::vector<int32_t> ChatSession::prompt(size_t first_turn) const {
                                                                          : Message::Part::kText,
                           &text == &turn.parts.front().second, &text == &turn.parts.back().second});
   }
-  return chat_.prompt(messages);
+  Conversation conversation(messages);
+  conversation.tools = tools_, conversation.variables = variables_;
+  return chat_.prompt(conversation);
 }
 
 ChatSession::Reply ChatSession::ask(const std::string& text, const SamplingConfig& sampling,
@@ -166,8 +180,10 @@ std::string ChatSession::to_json() const {
     }
     messages.push_back({{"role", turn.role == Role::kUser ? "user" : "assistant"}, {"content", content}});
   }
-  return nlohmann::json{{"messages", messages}}.dump(-1, ' ', false,
-                                                     nlohmann::json::error_handler_t::replace);
+  nlohmann::json record{{"messages", messages}};
+  if (!tools_.empty()) record["tools"] = nlohmann::json::parse(tools_);
+  if (!variables_.empty()) record["chat_template_kwargs"] = nlohmann::json::parse(variables_);
+  return record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace tightloop

@@ -59,6 +59,9 @@ class ChatSession {
   /// Forgets everything but the system prompt.
   void reset();
   void set_system(std::string text) { system_ = std::move(text); }
+  /// What the template is given besides the messages, in JSON: a list of tools, and an object of variables
+  /// (each empty: none). A usage error that names what the template would not read.
+  void set_template_inputs(std::string tools, std::string variables);
   const std::vector<Turn>& history() const { return history_; }
   /// The conversation as one line of JSON that training reads: {"messages": [...]}.
   std::string to_json() const;
@@ -74,7 +77,7 @@ class ChatSession {
   const std::vector<int32_t> stop_tokens_;
   const CalculatorCalls calculator_;
   bool uses_calculator_ = true;
-  std::string system_;
+  std::string system_, tools_, variables_;
   std::vector<Turn> history_;
   size_t first_turn_ = 0;             // turns before it no longer fit
   std::unique_ptr<Decoder> decoder_;  // holds what was read

@@ -2,6 +2,7 @@
 
 #include "core/counted.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "core/log.h"
 #include "core/terminal/terminal.h"
 #include "model/quantized_weights.h"
@@ -20,6 +21,9 @@ LoadedRun load_model(const SavedModel& saved, const std::string& device_name,
   Device& target = device(device_name);
   LoadedRun loaded{saved.recipe(), saved.tokenizer(), nullptr, saved.step(), saved.metadata()};
   if (!loaded.tokenizer) {
+    if (is_file(saved.path()))
+      throw data_error("'{}' has no tokenizer, which a GGUF file holds itself: make it again with one.",
+                       saved.path().string());
     throw data_error("'{}' has no tokenizer: copy its tokenizer.json there.", saved.path().string());
   }
   use_threads(loaded.recipe.train.threads);

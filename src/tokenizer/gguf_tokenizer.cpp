@@ -56,7 +56,8 @@ const GgufValue& list_of(const GgufFile& file, const char* key, GgufKind kind, u
 ChatTemplateFiles read_chat(const GgufFile& file, const std::vector<std::string>& tokens) {
   ChatTemplateFiles chat;
   for (const auto& [key, value] : file.metadata().entries()) {
-    if (!key.starts_with(kTemplate) || !value.text()) continue;
+    if (key != kTemplate && !key.starts_with(kTemplate + std::string("."))) continue;
+    if (!value.text()) throw checkpoint_error("'{}': {} is not a text.", file.path().string(), key);
     const std::string name = key == kTemplate ? "default" : key.substr(std::string(kTemplate).size() + 1);
     if (name.empty() || name.find_first_of("/\\") != name.npos)  // it names a file in a folder
       throw checkpoint_error("'{}': '{}' is no name of a chat template.", file.path().string(), key);

@@ -2,6 +2,7 @@
 // otherwise.
 #include <algorithm>
 #include <fstream>
+#include <functional>
 
 #include "data/byte_tokenizer.h"
 #include "data/dataset.h"
@@ -97,7 +98,7 @@ TEST(ChatRecords, AFieldOfARecordThatChangesItsMeaningIsNamed) {
                "tools");
   expect_named(chat(R"("content":"hi")", R"("content":"yo")", R"(,"tools":"no JSON")"), "malformed_json",
                "tools");
-  for (const char* name : {"functions", "system", "system_prompt", "images"})
+  for (const char* name : {"functions", "images"})
     expect_named(chat(R"("content":"hi")", R"("content":"yo")", fmt::format(R"(,"{}":"something")", name)),
                  "unknown_field", name);
   expect_named(R"({"question":"Shorten it.","input":"A long text.","answer":"Text."})", "unknown_field",
@@ -113,6 +114,40 @@ TEST(ChatRecords, AFieldOfARecordThatChangesItsMeaningIsNamed) {
   expect_named(R"({"question":"Q?","choices":["x","y"],"answer":1,"context":"A passage."})", "unknown_field",
                "context");
   EXPECT_EQ(fault(R"({"text":"plain","tools":"any","context":"metadata of a text"})"), "");
+}
+
+TEST(ChatRecords, ASystemPromptBesideTheConversationComesFirst) {
+  const auto ids = [](const std::string& text) { return rendered(text, {}).ids; };
+  const std::string turns = R"({"from":"human","value":"hi"},{"from":"gpt","value":"yo"})",
+                    system = R"({"from":"system","value":"Be brief."},)";
+  const auto wanted = ids(R"({"conversations":[)" + system + turns + "]}");
+  for (const char* name : {"system", "system_prompt"})
+    EXPECT_EQ(ids(fmt::format(R"({{"{}":"Be brief.","conversations":[{}]}})", name, turns)), wanted);
+  EXPECT_EQ(ids(R"({"system":"Be brief.","conversations":[)" + system + turns + "]}"), wanted);
+  expect_named(R"({"system":"Be long.","conversations":[)" + system + turns + "]}", "unknown_field",
+               "system");
+  expect_named(R"({"system":"a","system_prompt":"b","conversations":[)" + turns + "]}", "unknown_field",
+               "system_prompt");
+  EXPECT_EQ(fault(R"({"system":[1],"conversations":[)" + turns + "]}"),
+            "wrong_type: 'system' is not a string");
+}
+
+TEST(ChatRecords, ArgumentsOfCallsAreJson) {
+  const auto call = [](const std::string& arguments) {
+    return fault(chat(R"("content":"","tool_calls":[{"type":"function","function":{"name":"f","arguments":)" +
+                      arguments + "}}]"));
+  };
+  const auto flat = [](const std::string& arguments) {
+    return fault(chat(R"("content":"","tool_calls":[{"name":"f","arguments":)" + arguments + "}]"));
+  };
+  for (const auto& fault_of : {std::function(call), std::function(flat)}) {
+    EXPECT_TRUE(fault_of(R"("{\"a\": 1")").starts_with("malformed_json: the 'arguments' of a call of 'f'"));
+    EXPECT_TRUE(fault_of(R"("{'a': 1}")").starts_with("malformed_json"));
+    for (const char* good : {R"("{\"a\": 1}")", R"({"a": 1})", R"("")", "null"})
+      EXPECT_TRUE(fault_of(good).starts_with("unknown_field")) << fault_of(good);  // chatml writes no calls
+  }
+  const std::string text = R"("[{\"name\": \"f\", \"arguments\": \"{\"}]")";
+  EXPECT_TRUE(fault(chat(R"("content":"","tool_calls":)" + text)).starts_with("malformed_json"));
 }
 
 TEST(ChatRecords, FieldsCanBeLeftOutByName) {

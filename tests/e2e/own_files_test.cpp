@@ -70,6 +70,18 @@ TEST_F(OwnFiles, TextMakesABaseModelAndConversationsMakeItAnswer) {
   EXPECT_TRUE(contains(config_of("talk"), "source: \"jsonl\"")) << config_of("talk");
   ok("tightloop train --resume runs/talk --train.steps 6");
   ok("echo 'What is 5?' | tightloop chat --run runs/talk --max-tokens 4");
+  // Templates, tools and variables of another form are taken from the command line.
+  write_file_whole(
+      folder_ / "other.jinja",
+      "{{ tools[0].name if tools }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
+      "<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}");
+  write_file_whole(folder_ / "tools.json", R"([{"name": "find"}])");
+  ok("echo 'What is 5?' | tightloop chat --run runs/talk --max-tokens 4 --chat.form template --chat.template "
+     "other.jinja --tools tools.json");
+  const auto other =
+      run(folder_.path(), "tightloop chat --run runs/talk --chat.template none.jinja </dev/null");
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_TRUE(contains(other.output, "none.jinja")) << other.output;
   ok("tightloop generate --run runs/talk --prompt hello --max-tokens 4");
   const auto plain = in(chat + "--data.train a.txt --run.name no");
   EXPECT_EQ(plain.exit_code, 3) << plain.output;

@@ -134,9 +134,17 @@ TEST_F(Use, ASuiteIsMeasuredDuringTraining) {
   };
   EXPECT_EQ(last_loss("with_suite"), last_loss("without_suite")) << "measuring changes nothing";
 
-  // What is wrong with a problem is found when it is asked; it costs a warning.
+  // What is wrong with a problem is found before training begins.
   write_file_whole(*folder_ / "bad.jsonl", "{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": 7}\n");
   write_file_whole(*folder_ / "bad.yaml", "tasks: [{name: bad, data: bad.jsonl}]\n");
+  const auto refused = in(train + "--run.name refused_suite --eval.suite bad.yaml");
+  EXPECT_EQ(refused.exit_code, 3) << refused.output;
+  EXPECT_TRUE(contains(refused.output, "'bad.jsonl', line 1 (task 'bad')")) << refused.output;
+  // What only the model can tell costs a warning.
+  std::string words;
+  for (int i = 0; i < 9000; ++i) words += "q ";
+  write_file_whole(*folder_ / "bad.jsonl", "{\"question\": \"" + words + "\", \"answer\": \"a\"}\n");
+  write_file_whole(*folder_ / "bad.yaml", "tasks: [{name: bad, kind: generation, data: bad.jsonl}]\n");
   const auto warned = in(train + "--run.name bad_suite --eval.suite bad.yaml");
   EXPECT_EQ(warned.exit_code, 0) << warned.output;
   EXPECT_TRUE(contains(warned.output, "eval.suite could not be measured")) << warned.output;

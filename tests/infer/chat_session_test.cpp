@@ -5,6 +5,7 @@
 #include "data/byte_tokenizer.h"
 #include "infer/model.h"
 #include "support.h"
+#include "tokenizer/jinja/template_files.h"
 
 namespace tightloop {
 namespace {
@@ -125,6 +126,34 @@ TEST(ChatTemplateOf, IsNoneWithoutControlTokens) {
   const ByteTokenizer plain;
   EXPECT_EQ(chat_template({}, plain), nullptr);
   EXPECT_EQ(stop_tokens(plain, nullptr), (std::vector<int32_t>{256}));
+}
+
+TEST_F(Chat, ToolsAndVariablesAreGivenToTheTemplate) {
+  ByteTokenizer own{{"<|im_start|>", "<|im_end|>"}};
+  ChatTemplateFiles files;
+  files.source = "own.jinja";
+  files.templates["default"] =
+      "{{ tools[0].name if tools }}{{ mood }}{% for m in messages %}<|im_start|>{{ m.role }}{{ m.content "
+      "}}<|im_end|>"
+      "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant{% endif %}";
+  own.set_chat(files);
+  const ChatTemplate with_template({}, own);
+  ChatSession session(*model, own, with_template, 1000);
+  const auto plain = session.ask("hello", sampling, {});
+  session.reset();
+  session.set_template_inputs(R"([{"name":"find"}])", R"({"mood":"calm"})");
+  const auto given = session.ask("hello", sampling, {});
+  // A byte a token: "find" and "calm".
+  EXPECT_EQ(given.read, plain.read + 8);
+  EXPECT_NE(session.to_json().find(R"("chat_template_kwargs":{"mood":"calm"})"), std::string::npos);
+  EXPECT_NE(session.to_json().find(R"("tools":[{"name":"find"}])"), std::string::npos);
+  auto message =
+      testing::error_of(ExitCode::kUsage, [&] { session.set_template_inputs("", R"({"mod":1})"); });
+  EXPECT_NE(message.find("'mod'"), std::string::npos) << message;
+  ChatSession spelled(*model, tokenizer, chat, 1000);
+  message =
+      testing::error_of(ExitCode::kUsage, [&] { spelled.set_template_inputs(R"([{"name":"f"}])", ""); });
+  EXPECT_NE(message.find("'tools'"), std::string::npos) << message;
 }
 
 }  // namespace

@@ -85,14 +85,69 @@ TEST_F(SuiteFiles, WhatIsWrongIsNamed) {
   says(ExitCode::kData, "tasks: [{name: t, data: none.jsonl}]", many(2), "none.jsonl");
 }
 
-TEST_F(SuiteFiles, NumbersOfAnswersAreChecked) {
+// Before anything is asked, and by the line of the file, whatever the shuffle made of the order.
+TEST_F(SuiteFiles, AProblemThatCannotBeAskedIsNamedByItsLine) {
+  const auto says = [&](const std::string& kind, const std::string& bad, const std::string& wanted) {
+    const std::string good = fmt::format(
+        R"({{"query":"q","choices":["a","b"],"gold":1,"question":"q","answer":"{}","context":"c",)"
+        R"("continuation":"d","context_options":["e","f"],"prompt":"p","test":"t","entry_point":"x"}})",
+        kind == "chat_generation" ? "#### 7" : "A");
+    const auto file = write("tasks: [{name: t, data: problems.jsonl, kind: " + kind + "}]\n",
+                            good + "\n" + good + "\n\n" + bad + "\n" + good + "\n" + good + "\n");
+    const auto message = error_of(ExitCode::kData, [&] { read_suite(file); });
+    EXPECT_NE(message.find("problems.jsonl', line 4 (task 't')"), std::string::npos) << message;
+    EXPECT_NE(message.find(wanted), std::string::npos) << message;
+  };
+  says("multiple_choice", R"({"query":"q","choices":["a","b"],"gold":2})", "from 0 to 1");
+  says("multiple_choice", R"({"query":"q","gold":0})", "'choices'");
+  says("schema", R"({"context_options":[],"gold":0})", "'context_options'");
+  says("language_modeling", R"({"context":"c"})", "'continuation'");
+  says("generation", R"({"question":"q"})", "'answer'");
+  says("chat_choice", R"({"question":"q","choices":["a","b"],"answer":7})", "");
+  says("chat_generation", R"({"question":"q","answer":"no number"})", "no number in 'answer'");
+  says("code", R"({"prompt":"p","test":"t"})", "'entry_point'");
+}
+
+// A byte a token: "1" is one, "10" is none.
+TEST_F(SuiteFiles, LabelsOfSeveralTokensAreNamedBeforeAnythingIsAsked) {
+  const auto suite =
+      read_suite(write("tasks: [{name: t, kind: chat_choice, data: problems.jsonl}]\n",
+                       R"({"question":"q","choices":{"text":["a","b"],"label":["1","10"]},"answer":"1"})"));
+  const ByteTokenizer tokenizer;
+  const auto message = error_of(ExitCode::kData, [&] { check_problems(suite, tokenizer); });
+  EXPECT_NE(message.find("line 1"), std::string::npos) << message;
+  EXPECT_NE(message.find("'10' has 2 tokens"), std::string::npos) << message;
+}
+
+TEST_F(SuiteFiles, APromptThatIsTooLongIsNamedByItsLine) {
+  const auto model = small_model(259);
+  const ByteTokenizer tokenizer{{"<|im_start|>", "<|im_end|>"}};
+  const ChatTemplate chat({}, tokenizer);
+  const auto suite = read_suite(
+      write("tasks: [{name: t, kind: chat_generation, match: exact, data: problems.jsonl, seed: -1}]\n",
+            R"({"question":"q","answer":"a"})" +
+                ("\n" + (R"({"question":")" + std::string(5000, 'q')) + R"(","answer":"a"})")));
+  const auto message = error_of(ExitCode::kData, [&] {
+    run_suite(suite, {*model, tokenizer, &chat}, {.progress = false});
+  });
+  EXPECT_NE(message.find("line 2 (task 't'): the prompt has 50"), std::string::npos) << message;
+}
+
+// "cat" has nothing that "catfish" does not begin with.
+TEST_F(SuiteFiles, AChoiceThatOthersBeginWithIsScoredInFull) {
   const auto model = small_model(257);
   const ByteTokenizer tokenizer;
-  const SuiteModel asked{*model, tokenizer};
-  const auto suite = read_suite(
-      write("tasks: [{name: t, data: problems.jsonl}]\n", R"({"query":"q","choices":["a","b"],"gold":2})"));
-  const auto message = error_of(ExitCode::kData, [&] { run_suite(suite, asked, {.progress = false}); });
-  EXPECT_NE(message.find("task 't'"), std::string::npos) << message;
+  const std::string problems = R"({"query":"q","choices":["cat","catfish"],"gold":0})";
+  const auto losses_by = [&](const std::string& norm) {
+    const auto suite =
+        read_suite(write("tasks: [{name: t, data: problems.jsonl, normalize: " + norm + "}]\n", problems));
+    return run_suite(suite, {*model, tokenizer}, {.progress = false}).tasks[0].losses[0];
+  };
+  const auto sums = losses_by("none"), by_bytes = losses_by("bytes");
+  EXPECT_GT(sums[0], 0);
+  EXPECT_GT(sums[1], sums[0]) << "its words go on";
+  EXPECT_NEAR(by_bytes[0], sums[0] / 3, 1e-9);
+  EXPECT_NEAR(by_bytes[1], sums[1] / 7, 1e-9);
 }
 
 TEST_F(SuiteFiles, ChatsAndProgramsNeedWhatTheyNeed) {

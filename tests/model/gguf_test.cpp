@@ -79,7 +79,8 @@ TEST(GgufModel, WhatIsExportedIsImportedToTheBitAndWrittenAgainToTheByte) {
       for (const auto& parameter : model->parameters().all()) {
         const auto& theirs = copy->parameters().find(parameter.name)->value;
         if (weights == GgufWeights::kQ8_0)
-          EXPECT_LT((parameter.value - theirs).abs().max().item<double>(), 5.0 / 127 / 2 + 5.0 / 2048) << parameter.name;
+          EXPECT_LT((parameter.value - theirs).abs().max().item<double>(), 5.0 / 127 / 2 + 5.0 / 2048)
+              << parameter.name;
         else
           EXPECT_TRUE(at::equal(parameter.value, theirs)) << parameter.name;
       }
@@ -146,6 +147,37 @@ TEST(GgufModel, WhatQ8CannotHoldIsRefused) {
     EXPECT_NE(message.find("blk.1.ffn_down.weight"), std::string::npos) << message;
     EXPECT_TRUE(fs::is_empty(folder.path()));
   }
+}
+
+TEST(GgufModel, WhatFp16CannotHoldIsRefused) {
+  const TempFolder folder;
+  const auto model = random_gguf_model(small_gguf("qwen3"));
+  {
+    c10::NoGradGuard no_grad;
+    model->parameters().find("blocks.1.down")->value.detach()[3][5] = 70000;
+  }
+  const auto message =
+      error_of(ExitCode::kCheckpoint, [&] { write_model(*model, GgufWeights::kFp16, folder / "a.gguf"); });
+  EXPECT_NE(message.find("blk.1.ffn_down.weight"), std::string::npos) << message;
+  EXPECT_FALSE(fs::exists(folder / "a.gguf"));
+  make_folder(folder / "hf");
+  EXPECT_NE(
+      error_of(ExitCode::kCheckpoint, [&] { export_weights(*model, at::kHalf, {}, folder / "hf", 1 << 30); })
+          .find("65504"),
+      std::string::npos);
+  EXPECT_NO_THROW(write_model(*model, GgufWeights::kBf16, folder / "a.gguf"));
+}
+
+TEST(GgufModel, OneOfSeveralFilesIsNoModel) {
+  const TempFolder folder;
+  const auto model = random_gguf_model(small_gguf("llama"));
+  GgufMetadata metadata;
+  metadata.add("general.architecture", GgufValue::of("llama"));
+  metadata.add("split.count", GgufValue::of(uint32_t{3}));
+  add_gguf_settings(model->config(), GgufWeights::kFp32, metadata);
+  export_gguf_weights(*model, GgufWeights::kFp32, metadata, folder / "a.gguf");
+  const auto message = error_of(ExitCode::kCheckpoint, [&] { read_gguf_model(GgufFile(folder / "a.gguf")); });
+  EXPECT_NE(message.find("one of 3 files"), std::string::npos) << message;
 }
 
 TEST(GgufModel, Llama3sRopeScalingIsKeptAndThatOfOthersRecognized) {

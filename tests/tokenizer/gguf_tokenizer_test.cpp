@@ -195,6 +195,7 @@ TEST(GgufTokenizer, ListsThatDoNotFitAreRefused) {
   refuse("tightloop.tokenizer", GgufValue::of("{\"unknown\":400}"), "damaged");
   refuse("tightloop.tokenizer", GgufValue::of("{\"post_processor\":\"[\"}"), "damaged");
   refuse("tokenizer.chat_template.a/b", GgufValue::of("x"), "a/b");
+  refuse("tokenizer.chat_template", GgufValue::of(uint32_t{1}), "is not a text");
 }
 
 TEST(GgufTokenizer, NoiseEndsInASentenceOrInATokenizer) {

@@ -4,6 +4,7 @@
 #include <CLI/App.hpp>
 #include <cstdlib>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cli/line_input.h"
@@ -15,10 +16,12 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
+#include "core/io/json_depth.h"
 #include "core/log.h"
 #include "core/terminal/terminal.h"
 #include "infer/calculator_calls.h"
 #include "infer/chat_session.h"
+#include "train/run/run_tokenizer.h"
 
 namespace tightloop::cli {
 
@@ -34,7 +37,7 @@ constexpr const char* kHelp =
 struct ChatArguments {
   ModelChoice model;
   SamplingConfig sampling;
-  std::string system;
+  std::string system, tools, variables;
   std::vector<std::string> stops;
   bool no_calculator = false;
 };
@@ -145,11 +148,31 @@ class ChatTerminal {
   bool told_of_dropped_ = false;  // turns, where nobody types
 };
 
+/// JSON of the kind that is wanted; `source` for the error. Empty where none was given.
+std::string json_argument(const std::string& text, const std::string& source, nlohmann::json::value_t kind) {
+  const auto json = nlohmann::json::parse(shallow_json(text), nullptr, /*allow_exceptions=*/false);
+  if (json.type() == kind) return text;
+  throw usage_error("{} is not {} in JSON.", source,
+                    kind == nlohmann::json::value_t::array ? "a list of tools" : "an object");
+}
+
+void give_template_inputs(const ChatArguments& options, ChatSession& session) {
+  std::string tools, variables;
+  if (!options.tools.empty())
+    tools = json_argument(read_file(options.tools), fmt::format("'{}' (--tools)", options.tools),
+                          nlohmann::json::value_t::array);
+  if (!options.variables.empty())
+    variables = json_argument(options.variables, "--template-kwargs", nlohmann::json::value_t::object);
+  session.set_template_inputs(tools == "[]" ? "" : tools, variables);
+}
+
 void chat(const ChatArguments& options, const Settings& settings) {
   for (const auto& stop : options.stops)
     if (stop.empty()) throw usage_error("a stop string is empty, which would stop every answer at once.");
   auto run = options.model.load();
-  run.recipe.bind().apply(settings);
+  Config config = run.recipe.bind();
+  config.apply(settings);
+  if (config.commanded("chat.template")) give_chat_template(run.recipe.chat, *run.tokenizer);
   const ChatTemplate chat(run.recipe.chat, *run.tokenizer);
   if (has_seen_no_conversation(run))
     log::warn(
@@ -158,6 +181,7 @@ void chat(const ChatArguments& options, const Settings& settings) {
   ChatSession session(*run.model, *run.tokenizer, chat, run.recipe.model.context,
                       imported_stop_tokens(run.metadata));
   session.set_system(options.system);
+  give_template_inputs(options, session);
   session.use_calculator(!options.no_calculator);
   ChatTerminal(session, options).run();
 }
@@ -172,6 +196,11 @@ void add_chat(CLI::App& app, const Settings& settings) {
   options->model.add_weights_to(*verb);
   add_sampling(*verb, options->sampling);
   verb->add_option("--system", options->system, "A system prompt (default: the recipe's)");
+  verb->add_option("--tools", options->tools,
+                   "A JSON file with a list of tools, which the chat template shows to the model; its calls "
+                   "are printed, not run");
+  verb->add_option("--template-kwargs", options->variables,
+                   "Variables of the chat template: a JSON object, such as '{\"enable_thinking\": false}'");
   verb->add_option("--stop", options->stops, "A text that ends an answer; may be given several times")
       ->allow_extra_args(false);
   verb->add_flag("--no-calculator", options->no_calculator, "Leave calls of the calculator unanswered");

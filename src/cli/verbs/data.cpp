@@ -125,8 +125,17 @@ void check(const DataArguments& options, const Settings& settings) {
                      recipe.data.seq_len);
 }
 
+/// Of `wanted` rows those that there are once: a loader would go on with another pass.
+int64_t rows_to_show(int64_t wanted, uint64_t all, const char* unit) {
+  if (static_cast<uint64_t>(wanted) <= all) return wanted;
+  log::info("There {} in all.",
+            all == 1 ? fmt::format("is one {}", unit) : fmt::format("are {} {}s", all, unit));
+  return static_cast<int64_t>(all);
+}
+
 void show_pairs(const Recipe& recipe, const PairTokenizers& tokenizers, const Dataset& dataset,
                 int64_t rows) {
+  rows = rows_to_show(rows, dataset.train->size(), "pair");
   PairLoader loader(dataset.train, pair_loading_of(recipe));
   for (int64_t shown = 0; shown < rows;) {
     const PairBatch& batch = loader.next();
@@ -148,7 +157,10 @@ void show(const DataArguments& options, const Settings& settings) {
   if (dataset.bad.total() > 0) log::warn("{}", dataset.bad.report());
   if (loads_pairs(recipe)) return show_pairs(recipe, tokenizers, dataset, options.rows);
   LoaderOptions loading = loading_of(recipe, tokenizer);
-  loading.rows = options.rows;
+  loading.plan = make_row_plan(loading, dataset.train);
+  if (loading.plan->rows() == 0)
+    throw data_error("there is nothing to show: the data does not fill one row.");
+  loading.rows = rows_to_show(options.rows, loading.plan->rows(), "row");
   Loader loader(dataset.train, loading);
   const Batch& batch = loader.next();
   if (const auto chat = records_of(recipe.data.source) == RecordKind::kJson

@@ -8,6 +8,7 @@
 #include "cli/verbs.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/io/json_depth.h"
 #include "tokenizer/jinja/jinja_template.h"
 #include "tokenizer/jinja/template_files.h"
 
@@ -32,12 +33,34 @@ std::string one_record(std::string text) {
   return text;
 }
 
+/// The fields of a record as training reads them: its chat_template_kwargs are variables, too, and tools may
+/// be a text that holds JSON.
+void add_record(const std::string& json, JinjaVariables& variables) {
+  const std::string source = "the record on standard input";
+  const auto record = nlohmann::ordered_json::parse(shallow_json(json), nullptr, /*allow_exceptions=*/false);
+  const auto field = [&](const char* name) {
+    return record.is_object() && record.contains(name) ? record[name] : nlohmann::ordered_json();
+  };
+  if (const auto kwargs = field("chat_template_kwargs"); kwargs.is_object())
+    variables.add_record(kwargs.dump(), "chat_template_kwargs");
+  else if (!kwargs.is_null())
+    throw data_error("{}: 'chat_template_kwargs' is not an object.", source);
+  variables.add_record(json, source);  // which says what is wrong with it
+  const auto tools = field("tools");
+  if (!tools.is_string() || tools.get<std::string>().find_first_not_of(" \t\r\n") == std::string::npos)
+    return;
+  const auto list = nlohmann::ordered_json::parse(shallow_json(tools.get<std::string>()), nullptr,
+                                                  /*allow_exceptions=*/false);
+  if (!list.is_array()) throw data_error("{}: 'tools' is a text that holds no list in JSON.", source);
+  variables.set_json("tools", tools.get<std::string>());
+}
+
 void render_record(const DataRenderArguments& options) {
   if (!path_exists(options.path)) throw usage_error("--template: there is no '{}'.", options.path);
   const ChatTemplateFiles files = read_chat_template(options.path);
   JinjaVariables variables;
   files.add_tokens(variables);
-  variables.add_record(one_record(read_standard_input()), "the record on standard input");
+  add_record(one_record(read_standard_input()), variables);
   if (!variables.has("messages")) throw data_error("the record on standard input has no 'messages'.");
   if (options.add_generation_prompt) variables.set("add_generation_prompt", true);
   const JinjaTemplate chat(files.choose(variables.has("tools")), files.source);
@@ -58,7 +81,8 @@ void add_data_render(CLI::App& data) {
   verb->footer(
       "The record is a JSON object on standard input: messages, perhaps tools and documents; all other "
       "fields\n"
-      "are variables of the template. The text is printed as it is, without a line end of its own.\n"
+      "are variables of the template, and so is what chat_template_kwargs holds. The text is printed as it "
+      "is, without a line end of its own.\n"
       "Example: echo '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}' |\n"
       "         tightloop data render --template models/qwen --add-generation-prompt");
   verb->callback([=] { render_record(*options); });

@@ -35,6 +35,7 @@
 #include "train/run/checkpoint_name.h"
 #include "train/run/resume_check.h"
 #include "train/run/run_folder.h"
+#include "train/run/run_tokenizer.h"
 #include "train/run/saved_model.h"
 #include "train/settings/loading.h"
 #include "train/settings/resolve_source.h"
@@ -67,12 +68,16 @@ bool has_data(const DataConfig& data) {
 struct AppliedSettings {
   bool cut = false;         // a text into documents: it is data like the run's own, or the user says how
   bool other_data = false;  // is measured, because the user names it
+  bool other_template = false;
 };
 
 /// Files that the command line names are read as what they hold; sizes stay those of the run.
 AppliedSettings apply_settings(Recipe& recipe, const Settings& settings) {
   Config config = recipe.bind();
   config.apply(settings);
+  for (const char* key : {"eval.suite", "eval.suite_steps"})
+    if (config.commanded(key))
+      throw usage_error("--{} is for training; to measure a suite here: --suite FILE.", key);
   if (config.commanded("data.train") || recipe.data.source == DataSource::kAuto) {
     Recipe resolved = recipe;
     for (const std::string& note : resolve_source(resolved, config)) log::info("{}", note);
@@ -81,7 +86,8 @@ AppliedSettings apply_settings(Recipe& recipe, const Settings& settings) {
   return {
       .cut = config.commanded("data.documents") || (has_data(recipe.data) && recipe.data.mixture.empty() &&
                                                     recipe.data.source == DataSource::kText),
-      .other_data = config.commanded("data.val")};
+      .other_data = config.commanded("data.val"),
+      .other_template = config.commanded("chat.template")};
 }
 
 /// The run's own data, which must be there; where it has changed since training, that is said.
@@ -157,6 +163,10 @@ void measure_suite(const EvalArguments& options, const Suite& suite, LoadedRun& 
   SuiteOptions how;
   how.python = options.python;
   if (options.batch > 0) how.rows = static_cast<size_t>(options.batch);
+  if (!chat && std::ranges::any_of(suite.tasks, &SuiteTask::chats))
+    ChatTemplate(for_questions(run.recipe.chat), *run.tokenizer);  // which says why there is none
+  check_suite(suite, model, how);
+  check_problems(suite, model.tokenizer);
   const auto result = run_suite(suite, model, how);
   findings.json.update(to_json(result));
   findings.text += to_text(result);
@@ -251,6 +261,7 @@ void evaluate(const EvalArguments& options, const Settings& settings) {
   const Suite suite = chosen_suite(options);
   auto run = load_model(saved, options.model.device, options.model.precision, options.model.weights);
   const auto applied = apply_settings(run.recipe, settings);
+  if (applied.other_template) give_chat_template(run.recipe.chat, *run.tokenizer);
   if (options.input.empty()) say_unused(options, {"--window", "--stride"}, "it is for a text (--input)");
   if (!options.input.empty() && options.questions.empty() && options.suite.empty())
     say_unused(options, {"--limit", "--samples", "--temperature", "--max-tokens"},

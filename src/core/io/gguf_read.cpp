@@ -74,7 +74,7 @@ class GgufHead {
       value.bytes = take(count * size_of(value.kind), what);
       return value;
     }
-    value.texts.reserve(count);
+    value.texts.reserve(std::min<uint64_t>(count, 1 << 20));  // a count may lie
     for (uint64_t i = 0; i < count; ++i) value.texts.push_back(text(what));
     return value;
   }

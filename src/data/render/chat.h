@@ -43,9 +43,10 @@ struct Conversation {
   Conversation(const std::vector<Message>& turns) : messages(turns) {}
 
   std::span<const Message> messages{};
-  std::string_view tools{};      // a JSON list; empty: none
-  std::string_view variables{};  // of the template: a JSON object; empty: none
-  uint64_t hash = 0;             // of the record: what decides where only a share of them is changed
+  std::string_view tools{};           // a JSON list; empty: none
+  std::string_view variables{};       // of the template: a JSON object; empty: none
+  std::string_view variable_names{};  // of those that may not be lost, each with a NUL behind it
+  uint64_t hash = 0;                  // of the record: what decides where only a share of them is changed
 };
 
 inline constexpr std::string_view kAbsent = "absent";  // of Message::content

@@ -108,6 +108,11 @@ void read_preference(dom::object record, const DataConfig& config, ReadConversat
 
 }  // namespace
 
+void add_system(dom::object record, const DataConfig& config, ReadConversation& out) {
+  if (const auto system = said_in(record, config, {"system", "system_prompt"}))
+    out.messages.push_back({Role::kSystem, text_of(*system, "system")});
+}
+
 AnswerShape answer_shape(dom::object record) {
   if (has_field(record, "chosen") && has_field(record, "rejected")) return AnswerShape::kPreference;
   if (has_field(record, "instruction") && has_any(record, {"output", "response"}))
@@ -118,8 +123,7 @@ AnswerShape answer_shape(dom::object record) {
 
 void read_answer(dom::object record, AnswerShape shape, const DataConfig& config, ReadConversation& out) {
   demand_known_fields(record, fields_with_meaning(shape), config);
-  if (const auto system = said_in(record, config, {"system", "system_prompt"}))
-    out.messages.push_back({Role::kSystem, text_of(*system, "system")});
+  add_system(record, config, out);
   read_beside(record, config, out);
   switch (shape) {
     case AnswerShape::kInstruction:

@@ -78,12 +78,13 @@ void refuse_field(std::string_view where, std::string_view name) {
 void ReadConversation::clear() {
   messages.clear();
   made.clear();
-  tools = variables = {};
+  tools = variables = variable_names = {};
 }
 
 Conversation ReadConversation::conversation(uint64_t hash) const {
   Conversation whole(messages);
-  whole.tools = tools, whole.variables = variables, whole.hash = hash;
+  whole.tools = tools, whole.variables = variables, whole.variable_names = variable_names;
+  whole.hash = hash;
   return whole;
 }
 
@@ -119,6 +120,37 @@ std::string json_of(dom::element value, std::string_view field) {
   return simdjson::minify(inside);
 }
 
+/// The arguments of calls are an object, or the JSON of one as a text: what a template then writes is
+/// learned, broken or not. Throws BadRecord.
+void check_arguments(dom::element calls) {
+  dom::array list;
+  if (calls.get(list) == simdjson::SUCCESS)
+    for (const dom::element call : list) check_arguments(call);
+  dom::object call, function;
+  if (calls.get(call) != simdjson::SUCCESS) return;
+  if (call.at_key("function").get(function) == simdjson::SUCCESS) call = function;
+  std::string_view text, called;
+  if (call.at_key("arguments").get(text) != simdjson::SUCCESS || is_blank(text)) return;
+  static thread_local dom::parser parser;
+  dom::element inside;
+  if (parser.parse(text.data(), text.size(), /*realloc_if_needed=*/true).get(inside) == simdjson::SUCCESS)
+    return;
+  if (call.at_key("name").get(called) != simdjson::SUCCESS) called = "?";
+  throw BadRecord{
+      BadKind::kMalformedJson,
+      fmt::format("the 'arguments' of a call of '{}' are a text that is not JSON", called.substr(0, 40))};
+}
+
+/// The same of calls, or of a text that holds them.
+std::string calls_of(dom::element value, std::string_view field) {
+  std::string calls = json_of(value, field);
+  if (calls.find("\"arguments\":\"") == calls.npos) return calls;
+  static thread_local dom::parser parser;
+  dom::element inside;
+  if (parser.parse(calls).get(inside) == simdjson::SUCCESS) check_arguments(inside);
+  return calls;
+}
+
 /// What else a message says: its thinking, tools for all of the conversation, and fields that only templates
 /// of models know.
 void read_fields(dom::object object, std::string_view who, std::string_view key, const DataConfig& config,
@@ -138,7 +170,7 @@ void read_fields(dom::object object, std::string_view who, std::string_view key,
     }
     fields += fields.empty() ? '{' : ',';
     fields += nlohmann::json(name).dump() + ":";
-    fields += name == "tool_calls" ? json_of(value, name) : whole_json(value, name);
+    fields += name == "tool_calls" ? calls_of(value, name) : whole_json(value, name);
     // Which call a result belongs to is known by the order as well.
     const bool may_be_lost = name == "tool_call_id" || (name == "name" && message.role == Role::kTool);
     if (!may_be_lost) (names += name) += '\0';
@@ -155,8 +187,18 @@ void read_beside(dom::object record, const DataConfig& config, ReadConversation&
     if (says_nothing(value) || holds(config.ignore_fields, name)) continue;
     if (name == "tools") read_tools(value, out);
     if (name != "chat_template_kwargs") continue;
-    if (!value.is_object()) throw BadRecord{BadKind::kWrongType, "'chat_template_kwargs' is not an object"};
+    dom::object variables;
+    if (value.get(variables) != simdjson::SUCCESS)
+      throw BadRecord{BadKind::kWrongType, "'chat_template_kwargs' is not an object"};
+    std::string names;
+    for (const auto [variable, said] : variables) {
+      if (variable == "messages" || variable == "add_generation_prompt")
+        throw BadRecord{BadKind::kUnknownField,
+                        fmt::format("'chat_template_kwargs' has '{}', which comes from elsewhere", variable)};
+      if (!holds(config.ignore_fields, variable)) (names += variable) += '\0';
+    }
     out.variables = out.keep(whole_json(value, name));
+    out.variable_names = out.keep(std::move(names));
   }
 }
 
@@ -257,7 +299,7 @@ void demand_known_fields(dom::object record, std::span<const std::string_view> f
 namespace {
 
 constexpr std::string_view kFieldsWithMeaning[] = {
-    // part of a record with one answer
+    // part of a conversation, and of a record with one answer
     "system", "system_prompt",
     // always
     "functions", "function_call", "tool_calls", "documents", "images", "image", "videos", "video", "audios",
@@ -271,7 +313,7 @@ constexpr std::string_view kFieldsWithMeaning[] = {
 
 std::span<const std::string_view> fields_with_meaning(RecordFormat format) {
   const auto names = std::span(kFieldsWithMeaning);
-  return format == RecordFormat::kChat ? names.first(14) : names;
+  return format == RecordFormat::kChat ? names.subspan(2, 12) : names;
 }
 
 std::span<const std::string_view> fields_with_meaning(AnswerShape shape) {

@@ -16,7 +16,7 @@ namespace tightloop {
 /// A conversation as it is read, with the texts that had to be put together for it.
 struct ReadConversation {
   std::vector<Message> messages;
-  std::string_view tools, variables;  // as Conversation has them
+  std::string_view tools, variables, variable_names;  // as Conversation has them
   std::deque<std::string> made;
 
   std::string_view keep(std::string text) { return made.emplace_back(std::move(text)); }
@@ -29,6 +29,9 @@ struct ReadConversation {
 void read_messages(simdjson::dom::element value, const DataConfig& config, ReadConversation& out);
 /// The same for a part of one: nobody needs to answer in it.
 void add_turns(simdjson::dom::element value, const DataConfig& config, ReadConversation& out);
+/// A system turn of the record's `system` or `system_prompt`, if one of them says something. Throws BadRecord
+/// where both do, and differ.
+void add_system(simdjson::dom::object record, const DataConfig& config, ReadConversation& out);
 /// What a template is given besides the messages: `tools` and `chat_template_kwargs`. Throws BadRecord.
 void read_beside(simdjson::dom::object record, const DataConfig& config, ReadConversation& out);
 /// Tools: a list, or a text that is one in JSON. Throws BadRecord.

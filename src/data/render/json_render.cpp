@@ -49,7 +49,7 @@ class JsonContents {
           "or data.ignore_fields says which to learn"};
     read_beside(object, config_, scratch.talk);
     if (format == RecordFormat::kChat) {
-      read_messages(field_of(object, messages_field(object)), config_, scratch.talk);
+      read_conversation(object, scratch.talk);
     } else if (format == RecordFormat::kQuestion) {
       read_question(object, scratch.talk);
     } else if (format == RecordFormat::kGsm8k) {
@@ -79,6 +79,17 @@ class JsonContents {
   }
 
  private:
+  /// A system prompt may stand beside the conversation, in it, or alike in both.
+  void read_conversation(dom::object object, ReadConversation& talk) const {
+    add_system(object, config_, talk);
+    auto& messages = talk.messages;
+    const bool beside = !messages.empty();
+    read_messages(field_of(object, messages_field(object)), config_, talk);
+    if (!beside || messages.size() < 2 || messages[1].role != Role::kSystem) return;
+    if (messages[0].text != messages[1].text) refuse_field("the record", "system");
+    messages.erase(messages.begin());
+  }
+
   std::string messages_field(dom::object object) const {
     if (!config_.messages_field.empty()) return config_.messages_field;
     return !has_field(object, "messages") && has_field(object, "conversations") ? "conversations"

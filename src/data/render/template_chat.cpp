@@ -8,6 +8,7 @@
 #include "data/render/built_in_templates.h"
 #include "data/render/chat_text.h"
 #include "data/render/chat_writer.h"
+#include "data/render/generated_answers.h"
 #include "tokenizer/jinja/jinja_template.h"
 #include "tokenizer/jinja/template_files.h"
 #include "tokenizer/unicode/python_text.h"
@@ -44,6 +45,13 @@ bool names(std::string_view jinja, std::string_view field) {
     if ((at == 0 || !is_word(jinja[at - 1])) && (end == jinja.size() || !is_word(jinja[end]))) return true;
   }
   return false;
+}
+
+/// Takes the first of names with a NUL behind each.
+std::string_view next_name(std::string_view& rest) {
+  const std::string_view name = rest.substr(0, rest.find('\0'));
+  rest.remove_prefix(name.size() + 1);
+  return name;
 }
 
 /// As far as two texts are the same, without the beginning of a token's name in which they part.
@@ -95,6 +103,12 @@ class TemplateChat : public ChatTemplate::Writer {
       why = lost_field("the record", "tools");
       return BadKind::kUnknownField;
     }
+    for (std::string_view rest = conversation.variable_names; !rest.empty();) {
+      const std::string_view name = next_name(rest);
+      if (names(jinja_, name)) continue;
+      why = lost_field("chat_template_kwargs", name);
+      return BadKind::kUnknownField;
+    }
     for (const Message& message : conversation.messages) {
       if (message.part != Message::Part::kText) {
         why = "a chat template has no tokens around code and its output";
@@ -106,8 +120,7 @@ class TemplateChat : public ChatTemplate::Writer {
         return BadKind::kUnknownField;
       }
       for (std::string_view rest = message.field_names; !rest.empty();) {
-        const std::string_view name = rest.substr(0, rest.find('\0'));
-        rest.remove_prefix(name.size() + 1);
+        const std::string_view name = next_name(rest);
         if (names_field(name)) continue;
         why = lost_field("a message", name);
         return BadKind::kUnknownField;
@@ -195,32 +208,16 @@ class TemplateChat : public ChatTemplate::Writer {
   void probe() {
     constexpr std::string_view kQuestion = "A question 4711.", kAnswer = "An answer 7319.";
     constexpr std::string_view kList = R"([{"type":"text","text":"A part 1847."}])";
-    const Message turns[] = {{Role::kUser, kQuestion}, {Role::kAssistant, kAnswer}};
+    const Message turns[] = {
+        {Role::kSystem, "A rule 2953."}, {Role::kUser, kQuestion}, {Role::kAssistant, kAnswer}};
     bool silent = false;
-    try {
-      const auto answered = rendered(std::span<const Message>(turns), false);
-      const std::string asks = rendered(std::span<const Message>(turns, 1), true).text;
-      const std::string_view text = answered.text;
-      const size_t at = text.rfind(kAnswer);
-      // What asks may stand behind other things than the turn does: wherever it has most in common with it.
-      const size_t asked = asks.rfind(kQuestion);
-      std::string_view behind =
-          std::string_view(asks).substr(asked == asks.npos ? 0 : asked + kQuestion.size());
-      for (const auto& turn : answered.turns) {
-        if (turn.message != 1 || at < turn.begin || at > turn.end) continue;
-        const std::string_view head = text.substr(turn.begin, at - turn.begin);
-        for (; !behind.empty(); behind.remove_prefix(1))
-          if (const size_t same = common_tokens(head, behind); same > header_.size())
-            header_ = head.substr(0, same);
-        thinks_first_ = head.ends_with(kEmptyThinking);
+    for (const size_t left_out : {size_t{1}, size_t{0}}) {
+      try {
+        silent = !probe_turn(std::span(turns).subspan(left_out), kQuestion, kAnswer);
+        break;
+      } catch (const Error&) {
+        // It may want a system prompt, or tools.
       }
-      // Thinking that it opens there is the assistant's all the same.
-      header_.resize(std::min(header_.find(kThink), header_.size()));
-      if (at != text.npos) end_ = first_token(text.substr(at + kAnswer.size()));
-      if (at != text.npos && end_ < 0) warn_of_no_end();
-      if (at == text.npos) silent = true;
-    } catch (const Error&) {
-      // It may want a system prompt, or tools.
     }
     if (silent) throw data_error("{} does not write what the assistant says ('content').", files_.source);
     try {
@@ -234,6 +231,36 @@ class TemplateChat : public ChatTemplate::Writer {
     }
     if (end_ < 0)
       if (const auto id = tokenizer_.token_id(files_.token("eos_token"))) end_ = *id;
+  }
+
+  /// Of a question and its answer, the last two of these messages. False where the answer is not written.
+  bool probe_turn(std::span<const Message> messages, std::string_view question, std::string_view answer) {
+    const auto answered = rendered(messages, false);
+    const std::string asks = rendered(messages.first(messages.size() - 1), true).text;
+    const std::string_view text = answered.text;
+    const size_t at = text.rfind(answer);
+    if (at == text.npos) return false;
+    // What asks may stand behind other things than the turn does: wherever it has most in common with it.
+    const size_t asked = asks.rfind(question);
+    std::string_view behind = std::string_view(asks).substr(asked == asks.npos ? 0 : asked + question.size());
+    bool told = false;
+    for (const auto& turn : answered.turns) {
+      if (turn.message != messages.size() - 1 || at < turn.begin || at > turn.end) continue;
+      told = true;
+      const std::string_view head = text.substr(turn.begin, at - turn.begin);
+      for (; !behind.empty(); behind.remove_prefix(1))
+        if (const size_t same = common_tokens(head, behind); same > header_.size())
+          header_ = head.substr(0, same);
+      thinks_first_ = head.ends_with(kEmptyThinking);
+    }
+    if (!told)
+      if (const auto turn = turn_by_prefixes(messages, messages.size() - 1, messages.size(), text))
+        header_ = text.substr(turn->begin, turn->header - turn->begin);
+    // Thinking that it opens there is the assistant's all the same.
+    header_.resize(std::min(header_.find(kThink), header_.size()));
+    end_ = first_token(text.substr(at + answer.size()));
+    if (end_ < 0) warn_of_no_end();
+    return true;
   }
 
   void warn_of_no_end() const {
@@ -318,19 +345,88 @@ class TemplateChat : public ChatTemplate::Writer {
     for (size_t i = 0; i < conversation.messages.size(); ++i)
       if (conversation.messages[i].opens) numbers.push_back(i);
     const std::string_view text = out.text;
+    std::vector<bool> told(conversation.messages.size());
     for (const auto& turn : made.turns) {
       const size_t message = numbers[turn.message];
+      told[message] = true;
       if (conversation.messages[message].role != Role::kAssistant) continue;
+      const size_t header = header_in(text.substr(turn.begin, turn.end - turn.begin),
+                                      python_text::strip(conversation.messages[message].text));
       if (!made.generated.empty()) {
-        for (const auto& [begin, end] : made.generated)
-          if (begin >= turn.begin && end <= turn.end && begin < end)
-            out.answers.push_back({begin, end, message});
+        if (!add_generated(made, turn, header, message, out))
+          throw BadRecord{BadKind::kNothingToLearn,
+                          fmt::format("{} changes what it wrote inside of {{% generation %}}, so that it is "
+                                      "not found again",
+                                      files_.source)};
         continue;
       }
-      const std::string_view whole = text.substr(turn.begin, turn.end - turn.begin);
-      const size_t header = common_tokens(whole, header_);
       const size_t end = end_of(text, turn.begin, turn.end);
       if (turn.begin + header < end) out.answers.push_back({turn.begin + header, end, message});
+    }
+    std::erase_if(numbers, [&](size_t message) {
+      return told[message] || conversation.messages[message].role != Role::kAssistant;
+    });
+    if (!made.generated.empty()) {
+      if (out.answers.empty()) add_generated_in_order(made, numbers, out);
+      return;
+    }
+    for (const size_t message : numbers) find_by_prefixes(conversation, message, out);
+    std::ranges::sort(out.answers, {}, &ChatText::Span::begin);
+  }
+
+  /// How much of a turn stands before the answer: the header, or where something else opens the turn, up to
+  /// the header's end.
+  size_t header_in(std::string_view turn, std::string_view said) const {
+    const size_t same = common_tokens(turn, header_);
+    if (same > 0 || header_.empty()) return same;
+    const size_t at = turn.find(header_);
+    return at != turn.npos && (said.empty() || at < turn.find(said)) ? at + header_.size() : 0;
+  }
+
+  /// The turn of a message that no loop over `messages` wrote: what the text up to it has more than the text
+  /// before it. Throws BadRecord where the template writes these otherwise.
+  void find_by_prefixes(const Conversation& conversation, size_t message, ChatText& out) const {
+    const Message& own = conversation.messages[message];
+    const bool says = !python_text::strip(own.text).empty() || !own.fields.empty() || own.thinking;
+    if (!says || (learn_ == ChatLearn::kLast && has_answer_behind(conversation, message))) return;
+    size_t behind = message + 1;
+    while (behind < conversation.messages.size() && !conversation.messages[behind].opens) ++behind;
+    if (const auto turn = turn_by_prefixes(conversation, message, behind, out.text)) {
+      const auto [begin, header, end] = *turn;
+      const size_t last = end_of(out.text, begin, end);
+      if (header < last) out.answers.push_back({header, last, message});
+      return;
+    }
+    throw BadRecord{
+        BadKind::kNothingToLearn,
+        fmt::format("{} writes a turn of the assistant that cannot be told apart", files_.source)};
+  }
+
+  static bool has_answer_behind(const Conversation& conversation, size_t message) {
+    return std::ranges::any_of(conversation.messages.subspan(message + 1), [](const Message& later) {
+      return later.opens && later.role == Role::kAssistant;
+    });
+  }
+
+  struct PrefixTurn {
+    size_t begin, header, end;  // bytes; the answer begins at `header`
+  };
+  std::optional<PrefixTurn> turn_by_prefixes(const Conversation& conversation, size_t first, size_t behind,
+                                             std::string_view text) const {
+    Conversation part = conversation;
+    try {
+      part.messages = conversation.messages.first(first);
+      const std::string before = rendered(part, false).text, asks = rendered(part, true).text;
+      part.messages = conversation.messages.first(behind);
+      const std::string upto =
+          behind == conversation.messages.size() ? std::string(text) : rendered(part, false).text;
+      if (!text.starts_with(upto) || !upto.starts_with(before) || !asks.starts_with(before)) return {};
+      std::string_view header = std::string_view(asks).substr(before.size());
+      header = header.substr(0, header.find(kThink));
+      const size_t same = common_tokens(std::string_view(upto).substr(before.size()), header);
+      return PrefixTurn{before.size(), before.size() + same, upto.size()};
+    } catch (const Error&) {
+      return {};  // it cannot write a part of the conversation
     }
   }
 

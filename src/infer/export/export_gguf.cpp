@@ -11,6 +11,7 @@
 #include "model/files/gguf_layout.h"
 #include "tokenizer/gguf_tokenizer.h"
 #include "tokenizer/jinja/template_files.h"
+#include "tokenizer/sentencepiece.h"
 
 namespace tightloop {
 
@@ -41,8 +42,19 @@ GgufSpecialTokens gguf_special_tokens(const SavedModel& saved, const Tokenizer& 
   return special;
 }
 
+/// Whether an imported file puts a token before or behind each text: llama.cpp's flag, or what it takes
+/// where there is none.
+bool adds_in_file(const GgufFile& source, const char* key, const std::string& usual_model) {
+  const GgufValue* flag = source.metadata().find(key);
+  if (flag && flag->flag()) return *flag->flag();
+  const GgufValue* model = source.metadata().find("tokenizer.ggml.model");
+  return model && model->text() && *model->text() == usual_model;
+}
+
 /// Whether the imported folder or file puts the begin of a text before each.
-bool adds_begin(const SavedModel& saved, const Tokenizer& tokenizer, int64_t begin) {
+bool adds_begin(const SavedModel& saved, const GgufFile* source, const Tokenizer& tokenizer, int64_t begin) {
+  if (source && dynamic_cast<const SentencePiece*>(&tokenizer))
+    return begin >= 0 && adds_in_file(*source, "tokenizer.ggml.add_bos_token", "llama");
   if (!saved.is_run() && is_folder(saved.path())) {
     const auto config = tokenizer_config(saved.path());
     if (const auto flag = config.find("add_bos_token"); flag != config.end() && flag->is_boolean())
@@ -66,12 +78,15 @@ void add_chat_templates(const Recipe& recipe, const Tokenizer& tokenizer, GgufMe
   for (const std::string& name : names) metadata.add(key + "." + name, GgufValue::of(templates.at(name)));
 }
 
-/// What an imported GGUF file says of its origin, licence and the like.
+/// What an imported GGUF file says of its origin, licence and the like, and of tokens that only llama.cpp
+/// uses (those around a gap to fill in, ...). Lists of its tokenizer are written anew.
 void keep_the_rest(const GgufFile& file, const std::string& architecture, GgufMetadata& metadata) {
-  for (const auto& [key, value] : file.metadata().entries())
-    if (!key.starts_with("tokenizer.") && !key.starts_with("tightloop.") &&
+  for (const auto& [key, value] : file.metadata().entries()) {
+    const bool of_tokens = key.starts_with("tokenizer.ggml.") && !value.list;
+    if ((of_tokens || !key.starts_with("tokenizer.")) && !key.starts_with("tightloop.") &&
         !key.starts_with(architecture + ".") && key != "general.alignment" && !key.starts_with("split."))
       metadata.add(key, value);  // not what is there already
+  }
 }
 
 std::string name_of_model(const SavedModel& saved, const GgufFile* source) {
@@ -117,8 +132,10 @@ std::string export_gguf(const fs::path& from, const fs::path& to, std::optional<
   metadata.add(kName, GgufValue::of(name_of_model(saved, source ? &*source : nullptr)));
   add_gguf_settings(recipe.model, *weights, metadata);
   const GgufSpecialTokens special = gguf_special_tokens(saved, *tokenizer);
+  if (source && adds_in_file(*source, "tokenizer.ggml.add_eos_token", "t5"))
+    metadata.add("tokenizer.ggml.add_eos_token", GgufValue::of(true));
   add_gguf_tokenizer(*tokenizer, recipe.model.vocab_size, special,
-                     adds_begin(saved, *tokenizer, special.begin), metadata);
+                     adds_begin(saved, source ? &*source : nullptr, *tokenizer, special.begin), metadata);
   add_chat_templates(recipe, *tokenizer, metadata);
   if (source) keep_the_rest(*source, architecture, metadata);
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/interrupt.h"
+#include "core/log.h"
 #include "core/terminal/progress_line.h"
 #include "infer/generate.h"
 #include "infer/suite/suite_runs.h"
@@ -83,6 +84,17 @@ double choice_loss(const SuiteTask& task, const ScoredText& text, double mean) {
   return mean;
 }
 
+/// As nanochat has it, which then takes the first choice, or never this one.
+void warn_of_unscored(const SuiteTask& task, const std::vector<ScoredText>& texts) {
+  const auto unscored =
+      std::ranges::find_if(texts, [](const ScoredText& text) { return text.start >= text.end; });
+  if (unscored == texts.end()) return;
+  log::warn(
+      "{}: other choices begin with the whole of choice {}, so that nothing of it is scored, and the result "
+      "tells nothing. With normalize: bytes or none every choice is scored in full.",
+      suite_place(task, unscored->problem), unscored->choice);
+}
+
 }  // namespace
 
 SuiteTaskResult score_texts(const SuiteTask& task, const SuiteModel& model, const SuiteOptions& options) {
@@ -96,6 +108,7 @@ SuiteTaskResult score_texts(const SuiteTask& task, const SuiteModel& model, cons
     result.losses[problem].resize(more.size());
     std::ranges::move(more, std::back_inserter(texts));
   }
+  warn_of_unscored(task, texts);
   in_batches(texts, options.rows, task, options.progress, [&](std::span<const ScoredText* const> batch) {
     const auto scores = score_batch(model.model, batch);
     for (size_t i = 0; i < batch.size(); ++i) {
@@ -122,8 +135,10 @@ SuiteTaskResult choose_labels(const SuiteTask& task, const SuiteModel& model, co
     size_t length() const { return prompt.size(); }
   };
   std::vector<Asked> asked;
-  for (size_t problem = 0; problem < task.problems.size(); ++problem)
+  for (size_t problem = 0; problem < task.problems.size(); ++problem) {
     asked.push_back({chat_choice(task, problem, model.tokenizer, *model.chat), problem});
+    demand_room(task, problem, asked.back().length(), longest_sequence(model.model.config()));
+  }
   SuiteTaskResult result;
   result.right.resize(asked.size()), result.answers.resize(asked.size());
   in_batches(asked, options.rows, task, options.progress, [&](std::span<const Asked* const> batch) {

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "infer/suite/suite_prompts.h"
 #include "infer/suite/suite_runs.h"
 
 namespace tightloop {
@@ -46,6 +47,12 @@ void check_suite(const Suite& suite, const SuiteModel& model, const SuiteOptions
           task.name);
     if (!task.chats()) begin_token(task, model.tokenizer);
   }
+}
+
+void check_problems(const Suite& suite, const Tokenizer& tokenizer) {
+  for (const SuiteTask& task : suite.tasks)
+    for (size_t problem = 0; problem < task.problems.size(); ++problem)
+      check_tokens(task, problem, tokenizer);
 }
 
 SuiteResult run_suite(const Suite& suite, const SuiteModel& model, const SuiteOptions& options) {

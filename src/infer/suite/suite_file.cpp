@@ -12,6 +12,7 @@
 #include "core/io/yaml_entries.h"
 #include "core/random/python_random.h"
 #include "data/read/line_reader.h"
+#include "infer/suite/suite_prompts.h"
 
 namespace tightloop {
 
@@ -22,6 +23,7 @@ constexpr uint64_t kLongestProblem = 64 << 20;
 /// The problems of a task in the order in which nanochat asks them.
 void read_problems(SuiteTask& task, const fs::path& folder, int64_t limit) {
   const fs::path file = folder / task.data;
+  task.file = file.string();
   LineReader lines(file, kLongestProblem);
   for (auto status = lines.next(); status != LineReader::Status::kEnd; status = lines.next()) {
     if (status != LineReader::Status::kLine)
@@ -31,14 +33,22 @@ void read_problems(SuiteTask& task, const fs::path& folder, int64_t limit) {
     if (!record.is_object())
       throw data_error("'{}', line {} is not a JSON object.", file.string(), lines.number());
     task.problems.push_back(std::move(record));
+    task.lines.push_back(static_cast<int64_t>(lines.number()));
   }
   if (task.problems.empty()) throw data_error("'{}' holds no problem.", file.string());
-  if (task.seed >= 0) PythonRandom(static_cast<uint64_t>(task.seed)).shuffle(task.problems);
+  if (task.seed >= 0) {  // one seed, one permutation
+    PythonRandom(static_cast<uint64_t>(task.seed)).shuffle(task.problems);
+    PythonRandom(static_cast<uint64_t>(task.seed)).shuffle(task.lines);
+  }
   for (const int64_t most : {task.max_problems, limit})
-    if (most > 0 && most < std::ssize(task.problems)) task.problems.resize(static_cast<size_t>(most));
+    if (most > 0 && most < std::ssize(task.problems)) {
+      task.problems.resize(static_cast<size_t>(most));
+      task.lines.resize(task.problems.size());
+    }
   if (task.shots >= std::ssize(task.problems))
     throw data_error("task '{}' has {} problems, too few for {} examples before each of them.", task.name,
                      task.problems.size(), task.shots);
+  for (size_t problem = 0; problem < task.problems.size(); ++problem) check_problem(task, problem);
 }
 
 /// A line of a CSV table, with fields in quotes or not.

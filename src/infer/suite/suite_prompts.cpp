@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "core/error.h"
 #include "data/render/render.h"
+#include "infer/suite/suite.h"
 #include "tokenizer/unicode/python_text.h"
 
 namespace tightloop {
@@ -61,6 +64,8 @@ int64_t common_length(const std::vector<ScoredText>& texts, bool at_end) {
 }
 
 void keep_last(const SuiteTask& task, ScoredText& text, int64_t longest) {
+  if (text.ids.size() < 2)
+    throw data_error("{}: there is nothing to score.", suite_place(task, text.problem));
   const int64_t cut = static_cast<int64_t>(text.ids.size()) - longest;
   if (cut <= 0) return;
   if (text.start - cut < 1)
@@ -99,7 +104,56 @@ AskedChoice asked_choice(const SuiteTask& task, size_t problem) {
   }
 }
 
+std::vector<int32_t> label_tokens(const SuiteTask& task, size_t problem,
+                                  const std::vector<std::string>& labels, const Tokenizer& tokenizer) {
+  std::vector<int32_t> tokens;
+  for (const std::string& label : labels) {
+    const auto ids = tokenizer.encode(label, SpecialText::kText);
+    if (ids.size() != 1)
+      throw data_error("{}: the label '{}' has {} tokens, and a choice is made by one.",
+                       suite_place(task, problem), label, ids.size());
+    tokens.push_back(ids[0]);
+  }
+  return tokens;
+}
+
+/// Where the tokens of a text part from those of what stands before it.
+int64_t parting(const std::vector<int32_t>& before, const std::vector<int32_t>& text) {
+  return std::ranges::mismatch(before, text).in2 - text.begin();
+}
+
 }  // namespace
+
+void check_problem(const SuiteTask& task, size_t problem) {
+  switch (task.kind) {
+    case SuiteKind::kMultipleChoice:
+    case SuiteKind::kSchema:
+    case SuiteKind::kLanguageModeling:
+      with_answer(task, problem);
+      return;
+    case SuiteKind::kChatChoice:
+      asked_choice(task, problem);
+      return;
+    case SuiteKind::kCode:
+      for (const std::string& field : {task.question_field, std::string("test"), std::string("entry_point")})
+        suite_text(task, problem, field);
+      return;
+    case SuiteKind::kGeneration:
+    case SuiteKind::kChatGeneration:
+      suite_text(task, problem, task.question_field);
+      const std::string expected = suite_text(task, problem, task.answer_field);
+      if (!matches(task.match, expected, expected))
+        throw data_error("{}: there is no number in '{}' to compare with (match: {}).",
+                         suite_place(task, problem), task.answer_field, name_of(task.match));
+  }
+}
+
+void check_tokens(const SuiteTask& task, size_t problem, const Tokenizer& tokenizer) {
+  if (task.kind == SuiteKind::kChatChoice)
+    label_tokens(task, problem, asked_choice(task, problem).labels, tokenizer);
+  else if (task.kind == SuiteKind::kLanguageModeling)
+    scored_texts(task, problem, tokenizer, std::numeric_limits<int64_t>::max());
+}
 
 int32_t begin_token(const SuiteTask& task, const Tokenizer& tokenizer) {
   if (task.begin.empty()) return tokenizer.end_of_text();
@@ -123,8 +177,11 @@ std::vector<ScoredText> scored_texts(const SuiteTask& task, size_t problem, cons
   if (task.kind == SuiteKind::kMultipleChoice) {
     for (const auto& choice : suite_texts(task, problem, task.choices_field))
       add(question + task.delimiter + choice, choice);
+    // CORE leaves out what all choices begin with. By bytes or as a whole, every choice counts in full.
     const int64_t start = common_length(texts, /*at_end=*/false);
-    for (auto& text : texts) text.start = start;
+    const auto before = text_ids(task, examples + question + task.delimiter, tokenizer);
+    for (auto& text : texts)
+      text.start = task.normalize == ChoiceNorm::kTokens ? start : parting(before, text.ids);
   } else if (task.kind == SuiteKind::kSchema) {
     for (const auto& context : suite_texts(task, problem, task.choices_field))
       add(context + task.delimiter + question, question);
@@ -148,6 +205,13 @@ std::vector<ScoredText> scored_texts(const SuiteTask& task, size_t problem, cons
   return texts;
 }
 
+void demand_room(const SuiteTask& task, size_t problem, size_t tokens, int64_t longest) {
+  if (std::cmp_greater(tokens, longest))
+    throw data_error(
+        "{}: the prompt has {} tokens, and the model reads {} at most. Fewer shots make it shorter.",
+        suite_place(task, problem), tokens, longest);
+}
+
 std::vector<int32_t> generation_prompt(const SuiteTask& task, size_t problem, const Tokenizer& tokenizer) {
   const std::string question(strip(suite_text(task, problem, task.question_field)));
   const std::string text = examples_text(task, problem) + question + task.delimiter;
@@ -165,15 +229,8 @@ ChatChoice chat_choice(const SuiteTask& task, size_t problem, const Tokenizer& t
     messages.push_back({Role::kAssistant, choice.labels[choice.right]});
   }
   messages.pop_back();
-  ChatChoice out{chat.prompt(messages, /*answers_at_once=*/true), {}, asked.back().right};
-  for (const std::string& label : asked.back().labels) {
-    const auto ids = tokenizer.encode(label, SpecialText::kText);
-    if (ids.size() != 1)
-      throw data_error("{}: the label '{}' has {} tokens, and a choice is made by one.",
-                       suite_place(task, problem), label, ids.size());
-    out.labels.push_back(ids[0]);
-  }
-  return out;
+  return {chat.prompt(messages, /*answers_at_once=*/true),
+          label_tokens(task, problem, asked.back().labels, tokenizer), asked.back().right};
 }
 
 std::vector<int32_t> chat_prompt(const SuiteTask& task, size_t problem, const ChatTemplate& chat) {

@@ -23,11 +23,19 @@ struct ScoredText {
 /// The token that the texts of a task begin with; a usage error where the tokenizer has none of its name.
 int32_t begin_token(const SuiteTask& task, const Tokenizer& tokenizer);
 
+/// A data error where a problem lacks what its task asks for.
+void check_problem(const SuiteTask& task, size_t problem);
+/// The same, of what only a tokenizer can tell: labels of one token, a context that its text begins with.
+void check_tokens(const SuiteTask& task, size_t problem, const Tokenizer& tokenizer);
+
 /// The texts of a problem of the kinds multiple_choice (one for each choice, which share their beginning),
 /// schema (which share their end) and language_modeling (one), written and cut into tokens as nanochat's
 /// core_eval.py does it. No more than `longest` tokens of each, its last ones.
 std::vector<ScoredText> scored_texts(const SuiteTask& task, size_t problem, const Tokenizer& tokenizer,
                                      int64_t longest);
+
+/// A data error where the model cannot read so many tokens, of a prompt that cannot lose its beginning.
+void demand_room(const SuiteTask& task, size_t problem, size_t tokens, int64_t longest);
 
 /// What a problem of the kind generation is asked with.
 std::vector<int32_t> generation_prompt(const SuiteTask& task, size_t problem, const Tokenizer& tokenizer);

@@ -70,7 +70,8 @@ std::vector<size_t> SuiteTask::examples_for(size_t index) const {
 }
 
 std::string suite_place(const SuiteTask& task, size_t problem) {
-  return fmt::format("task '{}' ({}), problem {}", task.name, task.data, problem + 1);
+  if (problem >= task.lines.size()) return fmt::format("task '{}', problem {}", task.name, problem + 1);
+  return fmt::format("'{}', line {} (task '{}')", task.file, task.lines[problem], task.name);
 }
 
 namespace {
@@ -79,7 +80,7 @@ const nlohmann::json& suite_field(const SuiteTask& task, size_t problem, const s
   const auto& record = task.problems[problem];
   const auto found = record.find(field);
   if (found == record.end())
-    throw data_error("{}, as they are asked, has no field '{}'.", suite_place(task, problem), field);
+    throw data_error("{}: there is no field '{}'.", suite_place(task, problem), field);
   return *found;
 }
 

@@ -66,6 +66,8 @@ struct SuiteTask {
   bool calculator = true;
 
   std::vector<nlohmann::json> problems{};  // in the order in which they are asked
+  std::string file{};                      // that they are from
+  std::vector<int64_t> lines{};            // of it, by problem
 
   bool chats() const {
     return kind == SuiteKind::kChatChoice || kind == SuiteKind::kChatGeneration || kind == SuiteKind::kCode;
@@ -86,7 +88,7 @@ std::string suite_text(const SuiteTask& task, size_t problem, const std::string&
 std::vector<std::string> suite_texts(const SuiteTask& task, size_t problem, const std::string& field);
 /// The number in task.answer_field, below `count`.
 size_t suite_gold(const SuiteTask& task, size_t problem, size_t count);
-/// "task 'arc', problem 3"
+/// "'suites/arc.jsonl', line 12 (task 'arc')"
 std::string suite_place(const SuiteTask& task, size_t problem);
 
 }  // namespace tightloop

@@ -26,7 +26,10 @@ struct TrainingSuite {
           "training. Measure it by 'tightloop eval --suite'.",
           recipe.eval.suite);
     options.progress = options.graphs = false;
+    if (!chat && std::ranges::any_of(suite.tasks, &SuiteTask::chats))
+      ChatTemplate(recipe.chat, task.tokenizer());  // which says why there is none
     check_suite(suite, model, options);
+    check_problems(suite, model.tokenizer);
   }
 
   Task::Evaluation measure() const {

@@ -57,6 +57,7 @@ std::vector<Prompt> prompts_of(const SuiteTask& task, const SuiteModel& model) {
   for (size_t problem = 0; problem < task.problems.size(); ++problem) {
     const auto ids = task.chats() ? chat_prompt(task, problem, *model.chat)
                                   : generation_prompt(task, problem, model.tokenizer);
+    demand_room(task, problem, ids.size(), longest_prompt(model.model.config()));
     for (int64_t sample = 0; sample < task.samples; ++sample)
       prompts.push_back({ids, static_cast<uint64_t>(sample)});
   }
@@ -151,10 +152,8 @@ SuiteTaskResult write_answers(const SuiteTask& task, const SuiteModel& model, co
     if (task.kind == SuiteKind::kCode) {
       tests[i] = suite_text(task, i, "test"), expected[i] = suite_text(task, i, "entry_point");
     } else {
+      check_problem(task, i);
       expected[i] = suite_text(task, i, task.answer_field);
-      if (!matches(task.match, expected[i], expected[i]))
-        throw data_error("{}: there is no number in '{}' to compare with (match: {}).", suite_place(task, i),
-                         task.answer_field, name_of(task.match));
     }
   }
   const auto answers = written(task, model, options);

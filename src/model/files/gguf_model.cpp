@@ -89,6 +89,12 @@ GgufModel read_gguf_model(const GgufFile& file) {
   if (!layout)
     throw checkpoint_error("'{}': general.architecture is '{}'; {} are supported.", path,
                            *architecture->text(), gguf_architectures());
+  if (const GgufValue* parts = file.metadata().find("split.count");
+      parts && !parts->list && parts->integer().value_or(0) > 1)
+    throw checkpoint_error(
+        "'{}' is one of {} files that a model was split into, and only whole ones are read. llama.cpp's "
+        "llama-gguf-split --merge makes one of them.",
+        path, *parts->integer());
   const GgufTensor* embedding = file.find("token_embd.weight");
   if (!embedding || embedding->sizes.size() != 2)
     throw checkpoint_error("'{}' has no tensor 'token_embd.weight' of two dimensions.", path);

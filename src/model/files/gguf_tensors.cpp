@@ -105,6 +105,9 @@ void put_tensor(at::Tensor values, const GgmlType& type, const std::string& name
     auto piece = values.narrow(0, at, std::min(kPiece, values.numel() - at)).to(at::kCPU);
     if (type.number != kQ8) {
       piece = piece.to(dtype_of(type.number)).contiguous();
+      if (type.number == kF16 && !at::isfinite(piece).all().item<bool>())
+        throw checkpoint_error(
+            "'{}' has a NaN or a value above 65504, which fp16 cannot hold: use --dtype bf16 or fp32.", name);
       put(piece.const_data_ptr(), piece.nbytes());
       continue;
     }

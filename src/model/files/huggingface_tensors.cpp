@@ -180,6 +180,10 @@ void export_weights(const LanguageModel& model, at::ScalarType dtype, const Hugg
   for (const auto& slot : layout_of(model, [](const auto&) { return false; })) {
     throw_if_interrupted();
     auto tensor = part_of(model.parameters().find(slot.parameter)->value.detach(), slot).to(dtype);
+    if (dtype == at::kHalf && !at::isfinite(tensor).all().item<bool>())
+      throw checkpoint_error(
+          "'{}' has a NaN or a value above 65504, which fp16 cannot hold: use --dtype bf16 or fp32.",
+          slot.name);
     if (shards.back().bytes > 0 && shards.back().bytes + tensor.nbytes() > shard_bytes) shards.emplace_back();
     shards.back().bytes += tensor.nbytes(), total += tensor.nbytes();
     shards.back().tensors.emplace_back(slot.name, std::move(tensor));

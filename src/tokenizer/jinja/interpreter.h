@@ -55,6 +55,7 @@ class Interpreter {
 
   std::string output{};
   std::vector<std::pair<size_t, size_t>> generations{};  // of the output
+  std::vector<std::string> generated_texts{};            // of the same
   std::vector<JinjaTemplate::Rendering::Turn> turns{};
 
  private:

@@ -163,7 +163,8 @@ JinjaTemplate::Rendering JinjaTemplate::render(const JinjaVariables& variables,
     throw data_error("{}, line {}: {}.", source_, run.line,
                      fault.what.ends_with('.') ? fault.what.substr(0, fault.what.size() - 1) : fault.what);
   }
-  return {std::move(interpreter.output), std::move(interpreter.generations), std::move(interpreter.turns)};
+  return {std::move(interpreter.output), std::move(interpreter.generations),
+          std::move(interpreter.generated_texts), std::move(interpreter.turns)};
 }
 
 }  // namespace tightloop

@@ -62,8 +62,10 @@ class JinjaTemplate {
 
   struct Rendering {
     std::string text;
-    /// What was written inside of {% generation %}: first byte and the one after the last.
+    /// What was written inside of {% generation %}: first byte and the one after the last, where transformers
+    /// takes it to stand. Inside of a macro that is too early; `generated_texts` says what it was.
     std::vector<std::pair<size_t, size_t>> generated;
+    std::vector<std::string> generated_texts;
     /// What a loop over `messages` wrote for one of them, in the order of the text.
     struct Turn {
       size_t message, begin, end;

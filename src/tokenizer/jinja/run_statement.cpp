@@ -232,9 +232,9 @@ Interpreter::Flow Interpreter::execute_loop(const Statement& statement, const Va
     };
   Value loop_value;
   if (statement.uses_loop) loop_value = Value(ValueKind::kLoop, run_.adopt(loop));
-  bool any = false;
+  // As jinja2 counts: of a body that was left by break or continue each time, "else" follows all the same.
+  bool completed = false;
   for (Value item; loop->advance(item);) {
-    any = true;
     run_.line = statement.line;
     assign(*statement.targets[0], item, frame, false);
     if (statement.uses_loop) slot(statement.variable, frame) = loop_value;
@@ -243,9 +243,10 @@ Interpreter::Flow Interpreter::execute_loop(const Statement& statement, const Va
     const Flow flow = execute(statement.body, frame);
     note_turn(item, begin);
     if (flow == Flow::kBreak) break;
+    completed |= flow == Flow::kOn;
   }
   leave(statement.loads, frame);
-  if (any || statement.otherwise.empty()) return Flow::kOn;
+  if (completed || statement.otherwise.empty()) return Flow::kOn;
   enter(statement.otherwise_loads, frame);
   const Flow flow = execute(statement.otherwise, frame);
   leave(statement.otherwise_loads, frame);
@@ -292,6 +293,7 @@ void Interpreter::execute_generation(const Statement& statement, const FramePtr&
   // As transformers counts: from what the template has written so far. Inside of a macro that is less than it
   // will be.
   generations.emplace_back(output.size(), output.size() + text.size());
+  generated_texts.push_back(text);
   write(text);
 }
 

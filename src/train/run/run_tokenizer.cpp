@@ -134,13 +134,17 @@ std::unique_ptr<Tokenizer> train_tokenizer(const SentencePieceTrainOptions& opti
 std::unique_ptr<Tokenizer> make_tokenizer(const Recipe& recipe) {
   auto tokenizer = recipe.tokenizer.path.empty() ? train_of(recipe, PairSide::kBoth)
                                                  : load_tokenizer(recipe.tokenizer.path);
-  if (const std::string& path = recipe.chat.template_path; !path.empty()) {
-    if (!path_exists(path)) throw usage_error("chat.template: there is no '{}'.", path);
-    ChatTemplateFiles chat = read_chat_template(path);
-    if (chat.tokens.empty()) chat.tokens = tokenizer->chat().tokens;
-    tokenizer->set_chat(std::move(chat));
-  }
+  give_chat_template(recipe.chat, *tokenizer);
   return tokenizer;
+}
+
+void give_chat_template(const ChatConfig& config, Tokenizer& tokenizer) {
+  const std::string& path = config.template_path;
+  if (path.empty()) return;
+  if (!path_exists(path)) throw usage_error("chat.template: there is no '{}'.", path);
+  ChatTemplateFiles chat = read_chat_template(path);
+  if (chat.tokens.empty()) chat.tokens = tokenizer.chat().tokens;
+  tokenizer.set_chat(std::move(chat));
 }
 
 std::unique_ptr<Tokenizer> prepare_tokenizer(const Recipe& recipe, const RunFolder& run) {

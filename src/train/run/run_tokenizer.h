@@ -30,6 +30,8 @@ std::unique_ptr<Tokenizer> train_tokenizer(const SentencePieceTrainOptions& opti
 
 /// The tokenizer that the recipe names, or one trained on its data.
 std::unique_ptr<Tokenizer> make_tokenizer(const Recipe& recipe);
+/// The template that chat.template names, if it does, in the place of the tokenizer's own.
+void give_chat_template(const ChatConfig& config, Tokenizer& tokenizer);
 
 /// The run's own tokenizer where it has one already, else the one that the recipe names, else one trained on
 /// the recipe's data. It is saved in the run's folder, so that the run needs nothing from outside later.

@@ -65,8 +65,6 @@ class JsonWriter {
         quoted += fmt::format("\\u{:04x}", c.point);
       else if (c.point < 0x7F || !style_.ascii)
         quoted += bytes;
-      else if (c.point == 0x7F)
-        quoted += bytes;
       else if (c.point < 0x10000)
         quoted += fmt::format("\\u{:04x}", c.point);
       else

@@ -120,7 +120,10 @@ Value filter_truncate(Run& run, const Value& input, CallArguments& arguments) {
   if (length < points_of(end)) fail("expected length >= {}, got {}", points_of(end), length);
   if (leeway < 0) fail("expected leeway >= 0, got {}", leeway);
   if (input.is_undefined()) return input;
-  if (!input.is_text()) fail("truncate needs a text, not '{}'", type_name(input));
+  if (!input.is_text()) {  // a list that is short enough stays as it is
+    if (length_of(run, input) - leeway <= length) return input;
+    fail("truncate needs a text, not '{}'", type_name(input));
+  }
   const auto points = static_cast<int64_t>(input.as_text().length);
   if (points <= length || points - length <= leeway) return input;
   std::string_view kept = points_between(input, 0, length - points_of(end));
