@@ -150,6 +150,31 @@ TEST(ChatRecords, ArgumentsOfCallsAreJson) {
   EXPECT_TRUE(fault(chat(R"("content":"","tool_calls":)" + text)).starts_with("malformed_json"));
 }
 
+TEST(ChatRecords, CallsOfShareGptAreThoseOfOpenAi) {
+  How qwen;
+  qwen.chat.form = ChatForm::kQwen3;
+  const auto record = [](const std::string& turn) {
+    return R"({"conversations":[{"from":"human","value":"w?"},)" + turn +
+           R"(,{"from":"observation","value":"7"},{"from":"gpt","value":"It is 7."}]})";
+  };
+  const std::string call = R"({"type":"function","function":{"name":"f","arguments":{"a":1}}})";
+  const std::string wanted =
+      R"({"messages":[{"role":"user","content":"w?"},{"role":"assistant","content":"","tool_calls":[)" +
+      call + R"(]},{"role":"tool","content":"7"},{"role":"assistant","content":"It is 7."}]})";
+  const auto given = [&](const char* text) {
+    return fmt::format(R"({{"from":"function_call","value":"{}"}})", text);
+  };
+  for (const char* text :
+       {R"({\"name\":\"f\",\"arguments\":{\"a\":1}})", R"([{\"name\":\"f\",\"arguments\":{\"a\":1}}])"}) {
+    EXPECT_EQ(fault(record(given(text)), qwen), "");
+    EXPECT_EQ(rendered(record(given(text)), qwen).ids, rendered(wanted, qwen).ids) << text;
+  }
+  EXPECT_TRUE(fault(record(given("f(1)")), qwen).starts_with("malformed_json: a turn of function_call"));
+  EXPECT_TRUE(fault(record(given("7")), qwen).starts_with("wrong_type: a turn of function_call"));
+  EXPECT_TRUE(fault(record(given("[]")), qwen).starts_with("empty: a turn of function_call"));
+  EXPECT_TRUE(fault(record(given(R"({\"name\":\"f\"})"))).starts_with("unknown_field")) << "chatml";
+}
+
 TEST(ChatRecords, FieldsCanBeLeftOutByName) {
   How how;
   how.data.ignore_fields = {"weight", "tools"};

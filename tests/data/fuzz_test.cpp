@@ -54,6 +54,7 @@ const std::vector<std::string> kJsonSeeds{
     R"({"text":"some text \u00e9 \ud83d\ude00","id":12345678901234567890,"x":[1.5e3,null,true]})",
     R"({"messages":[{"role":"system","content":"s"},{"role":"user","content":"q"},{"role":"assistant","content":"a"}]})",
     R"({"conversations":[{"from":"human","value":"q"},{"from":"gpt","value":[{"type":"text","text":"a"}]}]})",
+    R"({"conversations":[{"from":"function_call","value":"{\"name\":\"f\",\"arguments\":{}}"},{"from":"gpt","value":"a"}]})",
     R"({"question":"q <<1=1>>","choices":{"text":["x","y"],"label":["A","B"]},"answer":"B"})",
     R"(["one","eins"])"};
 const std::vector<std::string> kJsonWords{

@@ -36,10 +36,11 @@ Role role_of(std::string_view name) {
                                                                              {"ipython", Role::kTool}}};
   for (const auto& [spelling, role] : kRoles)
     if (spelling == name) return role;
-  throw BadRecord{BadKind::kUnknownRole,
-                  fmt::format("unknown role '{}'; known are system, user, assistant, tool and what "
-                              "ShareGPT calls them (human, gpt)",
-                              name.substr(0, 40))};
+  throw BadRecord{
+      BadKind::kUnknownRole,
+      fmt::format("unknown role '{}'; known are system, developer, user, assistant, tool and what "
+                  "ShareGPT calls them (human, gpt, function_call, observation)",
+                  name.substr(0, 40))};
 }
 
 void add_parts(Role role, dom::array parts, const DataConfig& config, std::vector<Message>& messages) {
@@ -210,6 +211,38 @@ void read_tools(dom::element value, ReadConversation& out) {
   if (tools != "[]") out.tools = out.keep(std::move(tools));
 }
 
+namespace {
+
+/// A turn of ShareGPT that is a call, or a list of them, in JSON: {"name": ..., "arguments": ...}. Throws
+/// BadRecord.
+void add_call_turn(std::string_view text, ReadConversation& out) {
+  static thread_local dom::parser parser;
+  dom::element value;
+  if (parser.parse(text.data(), text.size(), /*realloc_if_needed=*/true).get(value) != simdjson::SUCCESS)
+    throw BadRecord{BadKind::kMalformedJson, "a turn of function_call is not JSON"};
+  check_arguments(value);
+  std::string calls;
+  const auto add = [&](dom::element call) {
+    if (!call.is_object() || !has_field(call.get_object().value_unsafe(), "name"))
+      throw BadRecord{BadKind::kWrongType,
+                      "a turn of function_call is no object with 'name' and 'arguments'"};
+    calls += calls.empty() ? '[' : ',';
+    calls += R"({"type":"function","function":)" + whole_json(call, "function_call") + "}";
+  };
+  dom::array list;
+  if (value.get(list) == simdjson::SUCCESS)
+    for (const dom::element call : list) add(call);
+  else
+    add(value);
+  if (calls.empty()) throw BadRecord{BadKind::kEmpty, "a turn of function_call without a call"};
+  Message said{Role::kAssistant};
+  said.fields = out.keep(R"({"tool_calls":)" + calls + "]}");
+  said.field_names = out.keep(std::string("tool_calls\0", 11));
+  out.messages.push_back(said);
+}
+
+}  // namespace
+
 void add_turns(dom::element value, const DataConfig& config, ReadConversation& out) {
   dom::array turns;
   if (value.get(turns) != simdjson::SUCCESS)
@@ -222,6 +255,10 @@ void add_turns(dom::element value, const DataConfig& config, ReadConversation& o
     const std::string_view key =
         !has_field(object, "content") && has_field(object, "value") ? "value" : "content";
     const std::string_view called = text_of(field_of(object, who), who);
+    if (who == "from" && called == "function_call") {
+      add_call_turn(text_of(field_of(object, key), key), out);
+      continue;
+    }
     Message said{role_of(called)};
     if (who == "role" && called != role_name(said.role)) said.called = called;
     read_fields(object, who, key, config, said, out);

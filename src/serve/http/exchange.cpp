@@ -62,12 +62,6 @@ void Exchange::finish() {
   end();
 }
 
-void Exchange::abort() {
-  if (!connection_) return;
-  connection_->last = true;  // without the last chunk
-  end();
-}
-
 void Exchange::end() {
   Connection& connection = *std::exchange(connection_, nullptr);
   const auto self = std::move(connection.exchange);  // lives to the end of this call

@@ -33,8 +33,6 @@ class Exchange {
   void begin(HttpReply head);
   void send(std::string_view piece);
   void finish();
-  /// Ends an answer in pieces so that the client sees that it is not whole.
-  void abort();
 
   bool begun() const { return begun_; }
   /// Whether an answer can still be given: it is not finished, and the client is there.
