@@ -3,6 +3,9 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/linear.h>
+#include <dlfcn.h>
+
+#include <string>
 
 #include "ops/compare.h"
 
@@ -11,6 +14,14 @@ namespace {
 
 at::Tensor with_bias(const std::vector<at::Tensor>& in) { return ops::linear(in[0], in[1], in[2]); }
 at::Tensor without(const std::vector<at::Tensor>& in) { return ops::linear(in[0], in[1]); }
+
+// core/cpu.cpp has a function that MKL's calls are to find before MKL's own.
+TEST(Linear, MklAsksTheProgramAboutTheProcessor) {
+  void* const found = ::dlsym(RTLD_DEFAULT, "mkl_serv_intel_cpu_true");
+  Dl_info place{};
+  ASSERT_TRUE(found && ::dladdr(found, &place));
+  EXPECT_EQ(std::string(place.dli_fname).find("libtorch"), std::string::npos) << place.dli_fname;
+}
 
 // Whatever the CPU has: each product is rounded once.
 TEST(Linear, AgreesWithTorchInEveryDtype) {
