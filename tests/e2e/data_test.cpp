@@ -190,15 +190,16 @@ TEST(DataVerb, ConversationsThatAreCutIntoSeveralRowsAreSaid) {
              R"("},{"role":"assistant","content":"because"}]})" + "\n";
   }
   write_file_whole(folder / "chats.jsonl", chats);
-  const std::string recipe = "'" TIGHTLOOP_SOURCE_DIR
-                             "/configs/sft-gsm8k.yaml' --data.train chats.jsonl --tokenizer.vocab_size 300 "
-                             "--data.seq_len 64 --data.holdout 0 --data.rows pack ";
+  const std::string recipe =
+      "'" TIGHTLOOP_SOURCE_DIR
+      "/configs/sft-gsm8k.yaml' --data.train chats.jsonl --data.format chat "
+      "--tokenizer.vocab_size 300 --data.seq_len 64 --data.holdout 0 --data.rows pack ";
   const auto checked = run(folder.path(), "tightloop data check " + recipe);
   EXPECT_TRUE(contains(checked.output, "40 longer than a row (cut into several rows: answers stand"))
       << checked.output;
   const auto trained =
       run(folder.path(), "tightloop train " + recipe +
-                             "--model.layers 1 --model.width 32 --model.heads 2 --train.micro_batch 2 "
+                             "--model.layers 1 --model.width 32 --model.heads 2 --train.micro_batch 8 "
                              "--train.accumulate 1 --train.steps 1 --train.epochs 0 --train.device cpu "
                              "--train.precision fp32 --train.eval_steps 0 --eval.samples 0 --run.name cut");
   EXPECT_EQ(trained.exit_code, 0) << trained.output;

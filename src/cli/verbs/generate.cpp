@@ -68,26 +68,24 @@ nlohmann::json answer_json(const TextPrompt& prompt, const Prompt& asked, const 
           {"ids", answer.ids},      {"end", to_string(answer.end)}};
 }
 
-/// A model of conversations ends a text that is none.
-void say_how_to_ask(const ModelChoice& choice, const LoadedRun& run) {
-  const DataConfig& data = run.recipe.data;
-  const bool text = data.mixture.empty() && (data.source == DataSource::kText || data.generated());
-  if (text || !chat_template(run.recipe.chat, *run.tokenizer)) return;
-  log::info(
-      "Nothing was generated: the model ended the text at once. If it learned conversations, ask it with: "
-      "tightloop chat --run {}",
-      shell_word(choice.folder()));
-}
-
-/// Where nothing can be seen of what was generated.
+/// Where nothing can be seen of what was generated. A model of conversations ends a text that is none.
 void say_what_is_odd(const ModelChoice& choice, const LoadedRun& run, std::span<const TextStream> streams) {
   const auto all = [&](auto&& is) { return std::ranges::all_of(streams, is); };
-  if (all([](const TextStream& stream) { return stream.text().empty(); }))
-    say_how_to_ask(choice, run);
-  else if (all([](const TextStream& stream) {
-             return stream.text().find_first_not_of(" \t\r\n") == std::string::npos;
-           }))
-    log::info("Nothing but spaces and line ends was generated.");
+  const bool nothing = all([](const TextStream& stream) { return stream.text().empty(); });
+  if (!all([](const TextStream& stream) {
+        return stream.text().find_first_not_of(" \t\r\n") == std::string::npos;
+      }))
+    return;
+  const DataConfig& data = run.recipe.data;
+  const bool texts = data.mixture.empty() && (data.source == DataSource::kText || data.generated());
+  const bool chats = !texts && chat_template(run.recipe.chat, *run.tokenizer);
+  if (nothing && !chats) return;
+  log::info("{}{}",
+            nothing ? "Nothing was generated: the model ended the text at once."
+                    : "Nothing but spaces and line ends was generated.",
+            chats ? fmt::format(" If it learned conversations, ask it with: tightloop chat --run {}",
+                                shell_word(choice.folder()))
+                  : "");
 }
 
 void answer(const GenerateArguments& options) {
