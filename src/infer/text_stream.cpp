@@ -61,12 +61,16 @@ std::string TextStream::add(int32_t id) {
   known_ = now.size();
   if (recent_.size() >= 2 * kRecent) forget();
 
-  size_t first = std::string::npos, held = cut_character(pending_);
+  // What ends first decides, and of those the longest: as if the text came byte by byte.
+  size_t first = 0, end = std::string::npos, held = cut_character(pending_);
   for (const auto& stop : stops_) {
-    first = std::min(first, pending_.find(stop));
     held = std::max(held, begun(pending_, stop));
+    const size_t at = pending_.find(stop);
+    if (at == std::string::npos || at + stop.size() > end) continue;
+    first = at + stop.size() == end ? std::min(first, at) : at;
+    end = at + stop.size();
   }
-  if (first == std::string::npos) return release(pending_.size() - held);
+  if (end == std::string::npos) return release(pending_.size() - held);
   stopped_ = true;
   std::string out = release(first);
   pending_.clear();

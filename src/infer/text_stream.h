@@ -9,8 +9,8 @@
 
 namespace tightloop {
 
-/// Tokens to text as they arrive, up to the first of the stop strings. Text that may be the beginning of a
-/// stop string, or of a character of which bytes are missing, is kept back until it is known.
+/// Tokens to text as they arrive, up to the stop string that ends first, wherever the tokens' borders are.
+/// Text that may be the beginning of a stop string, or of a character of which bytes are missing, is kept back until it is known.
 class TextStream {
  public:
   /// `before`: the tokens that the text continues. They decide whether it begins with a space

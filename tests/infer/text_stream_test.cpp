@@ -113,6 +113,30 @@ TEST(TextStream, BytesThatNeverBecomeACharacterAreFlushed) {
   EXPECT_EQ(streamed(*tokenizer, ids), tokenizer->decode(ids));
 }
 
+/// Tokens of several letters: each id is one of these.
+class WordTokenizer : public testing::ByteTokenizer {
+ public:
+  explicit WordTokenizer(std::vector<std::string> words) : words_(std::move(words)) {}
+  std::string decode(std::span<const int32_t> ids) const override {
+    std::string text;
+    for (const int32_t id : ids) text += words_[static_cast<size_t>(id)];
+    return text;
+  }
+
+ private:
+  std::vector<std::string> words_;
+};
+
+TEST(TextStream, BordersOfTokensDoNotDecideWhichStopStringCounts) {
+  const WordTokenizer tokenizer({"one", "abc", "ab", "c"});
+  for (const std::vector<std::string>& stops :
+       {std::vector<std::string>{"abc", "b"}, {"b", "abc"}, {"bc", "b", "eab"}}) {
+    const std::string expected = stops.back() == "eab" ? "on" : "onea";
+    EXPECT_EQ(streamed(tokenizer, std::vector<int32_t>{0, 1}, {}, stops), expected);
+    EXPECT_EQ(streamed(tokenizer, std::vector<int32_t>{0, 2, 3}, {}, stops), expected);
+  }
+}
+
 // Against a search in the whole text.
 TEST(TextStream, AgreesWithASearch) {
   Random random(5);
