@@ -219,13 +219,15 @@ bool Decoder::make_room(size_t index, int64_t tokens) {
   return true;
 }
 
-/// Requests join while there is room for all their tokens.
+/// Requests join while there is room for all their tokens. One that the whole cache has no room for, as what
+/// the calculator wrote is more than one token, can go on no more.
 void Decoder::plan_waiting(std::vector<Chunk>& chunks, int64_t& prompt_tokens) {
   while (!waiting_.empty() && prompt_tokens > 0 && static_cast<int64_t>(running_.size()) < config_.running) {
     Sequence& sequence = *waiting_.front();
     reader_->open(sequence);
     if (!reader_->reserve(sequence, sequence.size())) {
       reader_->close(sequence);
+      if (running_.empty()) sequence.end.emplace(DecodeEnd{.end = AnswerEnd::kContextFull});
       return;
     }
     if (!sequence.shared) {

@@ -291,6 +291,32 @@ TEST(PagedDecoding, WhatTheCalculatorWritesTakesBackWhatWasChosenBehindTheCall) 
     }
 }
 
+// It gave its place back, and comes again when no place is large enough: nobody behind it may wait for ever.
+TEST(PagedDecoding, WhomTheCalculatorMakesLongerThanTheCacheEndsThere) {
+  const testing::ByteTokenizer tokenizer(
+      {"<|python_start|>", "<|python_end|>", "<|output_start|>", "<|output_end|>"});
+  const CalculatorCalls calculator(tokenizer);
+  const auto recited = tokenizer.encode("x<|python_start|>1/3<|python_end|>");
+  const auto model = reciting_model(recited, tokenizer.vocab_size());
+  for (const int64_t ahead : {0, 2}) {
+    Decoder decoder(*model, {.cache_tokens = 32, .ahead = ahead});
+    std::vector<Told> told(3);
+    submit(decoder, greedy({1}, 14), told[0]);
+    auto request = greedy({2, 3, 4, 5, 6, 7, 8, recited[0]}, 100);
+    request.calculator = &calculator;
+    submit(decoder, request, told[1]);
+    submit(decoder, greedy({1}, 3), told[2]);
+    while (decoder.advance()) {
+    }
+    ASSERT_EQ(told[1].ends.size(), 1u) << ahead;
+    EXPECT_EQ(told[1].ends[0].end, AnswerEnd::kContextFull);
+    EXPECT_EQ(tokenizer.decode(told[1].ids),
+              "<|python_start|>1/3<|python_end|><|output_start|>0.3333333333333333<|output_end|>");
+    EXPECT_EQ(told[0].ids.size(), 14u);
+    EXPECT_EQ(told[2].ids.size(), 3u);
+  }
+}
+
 TEST(PagedDecoding, PromptsReadBeforeAreNotReadAgain) {
   const auto model = testing::small_model();
   std::vector<int32_t> prompt;
