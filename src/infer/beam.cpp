@@ -249,8 +249,9 @@ class Search {
     const int64_t kept = config_.top_k > 0 ? std::min(config_.top_k, V_) : V_;
     const auto [values, ids] = at::topk(warm, kept);
     auto p = at::softmax(values, -1);
-    // A token stays while those before it have less than top_p.
-    if (config_.top_p < 1) p = p.masked_fill(p.cumsum(-1) - p >= config_.top_p, 0);
+    // A token stays while those before it have less than top_p, and the first in any case.
+    const double most = std::max<double>(config_.top_p, std::numeric_limits<float>::min());
+    if (most < 1) p = p.masked_fill(p.cumsum(-1) - p >= most, 0);
     const auto cumulative = p.cumsum(-1);
     const auto wanted = draws_BKT_.select(2, t).reshape({-1, 1}) * cumulative.slice(1, kept - 1);
     const auto position = (cumulative <= wanted).sum(-1, /*keepdim=*/true).clamp_max(kept - 1);

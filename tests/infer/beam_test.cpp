@@ -281,7 +281,10 @@ TEST(Beam, SamplesFollowTheModelsProbabilities) {
   for (const double one : log_p) all += std::exp(one);
   config.top_p = (std::exp(log_p[order[0]]) + 0.5 * std::exp(log_p[order[1]])) / all;
   expect(1, two);
-  config.seed = 1;
+  config.top_p = 0;
+  two[order[1]] = false;
+  expect(1, two);
+  config.top_p = 1, config.seed = 1;
   const auto one = decode_batch(*model, std::vector<Ids>{source}, tokens(), config)[0];
   config.seed = 2;
   const auto other = decode_batch(*model, std::vector<Ids>{source}, tokens(), config)[0];
