@@ -158,9 +158,9 @@ void Generation::give(size_t index, const AnswerDelta& delta, std::span<const De
   } else {
     choice["text"] = (opens && request_.echo ? prompt_of(index).text : "") + delta.content;
     if (request_.logprobs >= 0)
-      choice["logprobs"] = text_logprobs(model_.tokenizer(), tokens, request_.logprobs, made.bytes);
+      choice["logprobs"] = text_logprobs(model_.tokenizer(), tokens, request_.logprobs, made.characters);
   }
-  made.bytes += delta.content.size(), made.called += delta.calls.size();
+  made.called += delta.calls.size();
   auto object = head_.object(true);
   object["choices"].push_back(std::move(choice));
   send(object);
@@ -188,15 +188,15 @@ void Generation::send(const nlohmann::json& object) {
 }
 
 /// Without a stream: one of the answers.
-nlohmann::json Generation::choice(size_t index) const {
-  const Made& made = answers_[index];
+nlohmann::json Generation::choice(size_t index) {
+  Made& made = answers_[index];
   nlohmann::json choice{{"index", index},
                         {"logprobs", nullptr},
                         {"finish_reason", finish_reason(made.end->end, made.called > 0)}};
   if (!request_.chat) {
     choice["text"] = (request_.echo ? prompt_of(index).text : "") + made.text;
     if (request_.logprobs >= 0)
-      choice["logprobs"] = text_logprobs(model_.tokenizer(), made.tokens, request_.logprobs, 0);
+      choice["logprobs"] = text_logprobs(model_.tokenizer(), made.tokens, request_.logprobs, made.characters);
     return choice;
   }
   nlohmann::json message{{"role", "assistant"}, {"content", made.text}, {"refusal", nullptr}};

@@ -47,7 +47,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::string text{}, thinking{};
     std::vector<ToolCall> calls{};
     std::vector<DecodedToken> tokens{};
-    size_t bytes = 0, called = 0;  // given so far
+    size_t characters = 0, called = 0;  // given so far: of tokens with log probabilities, calls
     bool opened = false;
     std::optional<DecodeEnd> end{};
   };
@@ -56,7 +56,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void take(size_t index);
   void give(size_t index, const AnswerDelta& delta, std::span<const DecodedToken> tokens);
   void give_end(size_t index);
-  nlohmann::json choice(size_t index) const;
+  nlohmann::json choice(size_t index);
   void send(const nlohmann::json& object);
   void finish();
   void cancel();

@@ -22,6 +22,16 @@ TEST(Answer, CallsHaveIdsThatEveryTemplateTakes) {
   EXPECT_NE(json[0]["id"], json[1]["id"]);
 }
 
+TEST(Answer, OffsetsOfTokensCountCharacters) {
+  const testing::ByteTokenizer tokenizer{{}};
+  std::vector<DecodedToken> tokens;
+  for (const char byte : std::string("é🙂a")) tokens.push_back({.id = static_cast<unsigned char>(byte)});
+  size_t offset = 3;
+  const auto json = text_logprobs(tokenizer, tokens, 0, offset);
+  EXPECT_EQ(json["text_offset"], (nlohmann::json{3, 4, 4, 5, 5, 5, 5}));
+  EXPECT_EQ(offset, 6u);
+}
+
 TEST(Answer, TheTimeToTheFirstTokenBeginsWithTheRequest) {
   const testing::ByteTokenizer tokenizer{{}};
   AnswerTimes times;

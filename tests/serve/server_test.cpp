@@ -134,6 +134,7 @@ TEST(Server, AStreamSaysTheSameInPieces) {
   EXPECT_EQ(text, whole["choices"][0]["text"]);
   EXPECT_EQ(tokens, whole["choices"][0]["logprobs"]["tokens"]);
   EXPECT_EQ(tokens.size(), 60u);
+  EXPECT_EQ(offsets, whole["choices"][0]["logprobs"]["text_offset"]);
   const auto& last = objects[objects.size() - 2];
   EXPECT_TRUE(last["choices"].empty());
   EXPECT_EQ(last["usage"]["completion_tokens"], 60);

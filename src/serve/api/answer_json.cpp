@@ -71,12 +71,13 @@ nlohmann::json chat_logprobs(const Tokenizer& tokenizer, std::span<const Decoded
 }
 
 nlohmann::json text_logprobs(const Tokenizer& tokenizer, std::span<const DecodedToken> tokens,
-                             int64_t likeliest, size_t offset) {
+                             int64_t likeliest, size_t& offset) {
   nlohmann::json texts = nlohmann::json::array(), values = texts, tops = texts, offsets = texts;
   for (const auto& token : tokens) {
     const std::string text = token_text(tokenizer, token.id);
     texts.push_back(text), values.push_back(shown_logprob(token.logprob)), offsets.push_back(offset);
-    offset += text.size();
+    // A character of several tokens begins with the first of them.
+    offset += static_cast<size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
     nlohmann::json top = nlohmann::json::object();
     for (const auto& [id, logprob] : token.likeliest) top[token_text(tokenizer, id)] = shown_logprob(logprob);
     tops.push_back(std::move(top));

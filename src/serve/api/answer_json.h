@@ -34,10 +34,11 @@ nlohmann::json usage_json(const UsageCounts& usage);
 /// "stop", "length" or "tool_calls".
 const char* finish_reason(AnswerEnd end, bool calls);
 
-/// Log probabilities as chats have them, and as texts do (`offset`: bytes of the text before these).
+/// Log probabilities as chats have them, and as texts do: `offset` is the number of characters in the texts of
+/// the tokens before these, and then of these, too.
 nlohmann::json chat_logprobs(const Tokenizer& tokenizer, std::span<const DecodedToken> tokens);
 nlohmann::json text_logprobs(const Tokenizer& tokenizer, std::span<const DecodedToken> tokens,
-                             int64_t likeliest, size_t offset);
+                             int64_t likeliest, size_t& offset);
 
 /// Calls as a message has them; `first`: with their numbers from there on, as a stream has them.
 nlohmann::json calls_json(std::span<const ToolCall> calls, std::optional<size_t> first = {});
