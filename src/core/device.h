@@ -71,10 +71,10 @@ class Device {
   virtual void free_host(void* memory) noexcept = 0;
 
   /// Records what `work` starts on the device instead of running it. `work` must have run before, for real,
-  /// so that libraries are warm; its tensors live in memory that all graphs of the device share, so graphs
-  /// must be replayed in the order of their capture and what one leaves to another must be kept alive. Null
-  /// where the device has no graphs; an exception from `work`, or of CUDA when something cannot be recorded,
-  /// passes through.
+  /// so that libraries are warm; its tensors live in memory that all graphs captured by this thread share, so
+  /// graphs must be replayed in the order of their capture and what one leaves to another must be kept alive.
+  /// Several threads may each capture and replay graphs of their own. Null where the device has no graphs; an
+  /// exception from `work`, or of CUDA when something cannot be recorded, passes through.
   virtual std::unique_ptr<Graph> capture(const std::function<void()>& work) = 0;
   /// While on, work of torch that makes the host wait is an error (for tests; CUDA alone).
   virtual void forbid_syncs(bool on) = 0;

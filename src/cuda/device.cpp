@@ -13,9 +13,12 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "core/device.h"
 #include "core/error.h"
@@ -67,29 +70,40 @@ void renew_generator() {
   current.graphsafe_set_state(fresh);
 }
 
+/// One thread at a time captures a graph or gives one up: torch's generator has a list of them, its allocator
+/// frees nothing while one is captured, and the device may not be waited for then.
+std::mutex& captures() {
+  static std::mutex one_at_a_time;
+  return one_at_a_time;
+}
+
 class CudaGraph : public Graph {
  public:
   CudaGraph(const std::function<void()>& work, std::shared_ptr<const at::cuda::MempoolId_t> pool)
       : pool_(std::move(pool)) {
     try {
-      graph_.capture_begin(*pool_, cudaStreamCaptureModeThreadLocal);
+      graph_->capture_begin(*pool_, cudaStreamCaptureModeThreadLocal);
       work();
     } catch (...) {
       try {
-        graph_.capture_end();
+        graph_->capture_end();
       } catch (...) {  // the capture was broken by what `work` threw about
       }
       cudaGetLastError();
       renew_generator();
       throw;
     }
-    graph_.capture_end();
+    graph_->capture_end();
   }
-  void replay() override { graph_.replay(); }
+  ~CudaGraph() override {
+    const std::lock_guard alone(captures());
+    graph_.reset();
+  }
+  void replay() override { graph_->replay(); }
 
  private:
   std::shared_ptr<const at::cuda::MempoolId_t> pool_;
-  at::cuda::CUDAGraph graph_;
+  std::unique_ptr<at::cuda::CUDAGraph> graph_ = std::make_unique<at::cuda::CUDAGraph>();
 };
 
 class CudaDevice : public Device {
@@ -190,14 +204,16 @@ class CudaDevice : public Device {
   }
 
   std::unique_ptr<Graph> capture(const std::function<void()>& work) override {
+    const std::lock_guard alone(captures());
     c10::cuda::CUDAGuard guard(index());
     synchronize();  // a capture cannot wait for what runs on other streams
     empty_cache();  // graphs have memory of their own, and what ran before will not need its any more
     // Always the same stream: the memory of a graph is only ever reused on the stream that it was made on.
     if (!capture_stream_) capture_stream_ = c10::cuda::getStreamFromPool(false, index());
     const c10::cuda::CUDAStreamGuard aside(*capture_stream_);
-    auto pool = pool_.lock();
-    if (!pool) pool_ = pool = std::make_shared<const at::cuda::MempoolId_t>(at::cuda::graph_pool_handle());
+    auto& known = pools_[std::this_thread::get_id()];
+    auto pool = known.lock();
+    if (!pool) known = pool = std::make_shared<const at::cuda::MempoolId_t>(at::cuda::graph_pool_handle());
     return std::make_unique<CudaGraph>(work, pool);
   }
 
@@ -238,8 +254,11 @@ class CudaDevice : public Device {
   int index_;
   cudaDeviceProp properties_{};
   int64_t limit_ = std::numeric_limits<int64_t>::max();
+  // Under captures():
   std::optional<c10::cuda::CUDAStream> capture_stream_;
-  std::weak_ptr<const at::cuda::MempoolId_t> pool_;  // one that no graph uses any more is void
+  /// By thread: another one's graphs may be replayed while what a graph has left is still read. A pool that
+  /// no graph uses any more is void.
+  std::map<std::thread::id, std::weak_ptr<const at::cuda::MempoolId_t>> pools_;
 };
 
 class CudaBackend : public DeviceBackend {

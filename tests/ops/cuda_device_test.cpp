@@ -7,6 +7,10 @@
 #include <ATen/ops/matmul.h>
 #include <torch/cuda.h>
 
+#include <atomic>
+#include <thread>
+#include <vector>
+
 #include "core/device.h"
 #include "core/error.h"
 #include "core/plugin.h"
@@ -87,6 +91,46 @@ TEST_F(CudaDevice, WhatCannotBeCapturedSaysSoAndLeavesTheDeviceUsable) {
   const at::Tensor x = at::full({4}, 1.0, at::TensorOptions(at::kFloat).device(at::kCUDA));
   EXPECT_ANY_THROW(gpu.capture([&] { x.sum().item<float>(); }));
   EXPECT_EQ(x.sum().item<float>(), 4.0f);
+}
+
+// A server has a thread for each model. What one thread's graph has left may be read after those of another
+// have run again.
+TEST_F(CudaDevice, GraphsOfSeveralThreadsShareNoMemory) {
+  Device& gpu = device("cuda");
+  const at::Tensor x = at::full({1 << 20}, 1.0, at::TensorOptions(at::kFloat).device(at::kCUDA));
+  std::unique_ptr<Graph> other;
+  std::thread([&] {
+    const auto work = [&] { (x + 7).mul(2).add(1); };
+    work();
+    other = gpu.capture(work);
+  }).join();
+  at::Tensor left;
+  const auto work = [&] { left = x * 3; };
+  work();
+  const auto own = gpu.capture(work);
+  own->replay();
+  other->replay();
+  EXPECT_EQ(left.min().item<float>(), 3);
+  EXPECT_EQ(left.max().item<float>(), 3);
+}
+
+TEST_F(CudaDevice, SeveralThreadsCaptureAtTheSameTime) {
+  Device& gpu = device("cuda");
+  std::atomic<int> right = 0;
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&gpu, &right, i] {
+      for (int round = 0; round < 10; ++round) {
+        at::Tensor x = at::full({64}, i, at::TensorOptions(at::kFloat).device(at::kCUDA));
+        const auto work = [&] { x.add_(1); };
+        work();
+        const auto graph = gpu.capture(work);
+        graph->replay();
+        right += x.sum().item<float>() == static_cast<float>(64 * (i + 2));
+      }
+    });
+  threads.clear();
+  EXPECT_EQ(right, 40);
 }
 
 TEST_F(CudaDevice, HiddenSyncsCanBeForbidden) {
