@@ -25,9 +25,11 @@ ApiError server_error(int status, std::string message) {
 
 }  // namespace
 
-Generation::Generation(HttpServer& server, std::shared_ptr<Exchange> exchange, ServedModel& model,
-                       GenerationRequest request, std::vector<ReadPrompt> prompts, Clock::time_point until)
+Generation::Generation(HttpServer& server, Aside aside, std::shared_ptr<Exchange> exchange,
+                       ServedModel& model, GenerationRequest request, std::vector<ReadPrompt> prompts,
+                       Clock::time_point until)
     : server_(server),
+      aside_(std::move(aside)),
       exchange_(std::move(exchange)),
       model_(model),
       request_(std::move(request)),
@@ -92,7 +94,7 @@ void Generation::start() {
 }
 
 void Generation::pump() {
-  if (done_) return;
+  if (done_ || written_) return;
   try {
     for (size_t i = 0; i < answers_.size() && !done_; ++i) take(i);
     if (!done_ && std::ranges::all_of(answers_, [](const Made& one) { return one.end.has_value(); }))
@@ -210,15 +212,33 @@ nlohmann::json Generation::choice(size_t index) {
   return choice;
 }
 
+/// Without a stream: all answers.
+HttpReply Generation::whole_reply() {
+  auto object = head_.object(false);
+  for (size_t i = 0; i < answers_.size(); ++i) object["choices"].push_back(choice(i));
+  object["usage"] = usage_json(usage_);
+  return {.body = json_text(object)};
+}
+
 void Generation::finish() {
-  if (!request_.stream) {
-    auto object = head_.object(false);
-    for (size_t i = 0; i < answers_.size(); ++i) object["choices"].push_back(choice(i));
-    object["usage"] = usage_json(usage_);
-    done_ = true;
-    return exchange_->reply({.body = json_text(object)});
+  written_ = true;
+  if (!request_.stream && request_.logprobs >= 0) {
+    // Log probabilities of many tokens take seconds to write, in which nobody else would be heard.
+    return aside_([self = shared_from_this()] {
+      HttpReply reply;
+      try {
+        reply = self->whole_reply();
+      } catch (...) {
+        reply = reply_of(std::current_exception());
+      }
+      self->server_.post([self, reply = std::move(reply)]() mutable {
+        self->done_ = true;
+        self->exchange_->reply(std::move(reply));
+      });
+    });
   }
   done_ = true;
+  if (!request_.stream) return exchange_->reply(whole_reply());
   if (request_.include_usage) {
     auto object = head_.object(true);
     object["usage"] = usage_json(usage_);

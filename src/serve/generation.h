@@ -22,7 +22,9 @@ namespace tightloop::serve {
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
   using Clock = std::chrono::steady_clock;
-  Generation(HttpServer& server, std::shared_ptr<Exchange> exchange, ServedModel& model,
+  /// Does this on another thread, soon.
+  using Aside = std::function<void(std::function<void()>)>;
+  Generation(HttpServer& server, Aside aside, std::shared_ptr<Exchange> exchange, ServedModel& model,
              GenerationRequest request, std::vector<ReadPrompt> prompts, Clock::time_point until);
 
   /// Hands all to the decoder. Throws ApiError, and nothing goes on.
@@ -57,6 +59,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void give(size_t index, const AnswerDelta& delta, std::span<const DecodedToken> tokens);
   void give_end(size_t index);
   nlohmann::json choice(size_t index);
+  HttpReply whole_reply();
   void send(const nlohmann::json& object);
   void finish();
   void cancel();
@@ -65,6 +68,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   }
 
   HttpServer& server_;
+  const Aside aside_;
   const std::shared_ptr<Exchange> exchange_;
   ServedModel& model_;
   const GenerationRequest request_;
@@ -73,6 +77,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   AnswerHead head_;
   std::vector<Made> answers_;
   UsageCounts usage_;
+  bool written_ = false;  // or about to be, from all answers: they change no more
   bool done_ = false;
 };
 

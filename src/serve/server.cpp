@@ -240,8 +240,9 @@ void Server::generate(const Asked& asked) {
     auto prompts = prompts_of(model, request, config_.prompt_tokens);
     const size_t answers = prompts.size() * static_cast<size_t>(request.n);
     const auto until = asked->began() + in_milliseconds(config_.request_seconds);
-    const auto generation =
-        std::make_shared<Generation>(http_, asked, model, std::move(request), std::move(prompts), until);
+    const auto aside = [this](std::function<void()> work) { work_.push(std::move(work)); };
+    const auto generation = std::make_shared<Generation>(http_, aside, asked, model, std::move(request),
+                                                         std::move(prompts), until);
     return [this, asked, generation, answers] {
       if (!admit(asked, answers)) return;
       generations_.push_back(generation);

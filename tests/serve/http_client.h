@@ -47,10 +47,11 @@ class HttpClient {
     }
     return got_;
   }
-  /// What comes in so many milliseconds.
-  void read_some_within(int ms) {
+  /// All that has come, and what comes in so many milliseconds.
+  const std::string& read_some_within(int ms) {
     pollfd waited{socket_, POLLIN, 0};
     if (::poll(&waited, 1, ms) > 0) read_some(1);
+    return got_;
   }
 
  private:

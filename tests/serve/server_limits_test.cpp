@@ -160,6 +160,31 @@ TEST(ServerLimits, WhatFailsOnTheServersThreadEndsOneAnswerAndNotTheServer) {
   EXPECT_EQ(served.post("/v1/completions", completion("Once", 20)).status, 200);
 }
 
+class SlowTokenizer : public testing::ByteTokenizer {
+ public:
+  using ByteTokenizer::ByteTokenizer;
+  std::string decode(std::span<const int32_t> ids) const override {
+    if (ids.size() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    return ByteTokenizer::decode(ids);
+  }
+};
+
+TEST(ServerLimits, OthersAreAnsweredWhileALongAnswerIsWritten) {
+  auto run = ServedTiny::loaded();
+  run.tokenizer = std::make_unique<SlowTokenizer>(std::vector<std::string>{"<|im_start|>", "<|im_end|>"});
+  ServedTiny served({}, "", std::move(run));
+  HttpClient client(served.port());
+  client.send(
+      testing::http_request("POST", "/v1/completions", completion("Once", 100, {{"logprobs", 20}}).dump()));
+  ASSERT_TRUE(
+      served.reaches([](const DecoderLoad& load) { return load.made_tokens == 100 && load.running == 0; }));
+  EXPECT_EQ(served.get("/health").status, 200);
+  const std::string early = client.read_some_within(0);
+  EXPECT_EQ(early, "") << "the other one was to be quicker";
+  EXPECT_EQ(testing::parsed_answer(client.read_to_end()).json()["choices"][0]["logprobs"]["tokens"].size(),
+            100u);
+}
+
 // Whatever comes in, the server is there afterwards, and nothing is left running.
 TEST(ServerLimits, FuzzedRequestsOverASocketLeaveTheServerWell) {
   ServedTiny served({.max_tokens = 40, .choices = 4});
