@@ -417,6 +417,31 @@ TEST_F(PagedDecodingOnGpu, ALongRunCrossesAllSizesOfGraphs) {
   for (size_t i = 0; i < first.size(); ++i) EXPECT_EQ(first[i].ids, second[i].ids) << i;
 }
 
+TEST_F(PagedDecodingOnGpu, TwoDecodersShareTheMemoryThatThereIs) {
+  Device& gpu = device("cuda");
+  ModelConfig config;
+  config.layers = 8, config.width = 32, config.heads = 4, config.context = 64;
+  config.resolve(kVocabulary, 0);
+  const auto model = make_model(config, 7);
+  model->parameters().to({at::kCUDA, 0}, at::kFloat);
+  gpu.empty_cache();
+  gpu.limit_memory(gpu.memory_stats().reserved + (int64_t{8} << 30));
+  {
+    const DecoderConfig large{.cache_tokens = 1 << 22, .running = 1};  // 8 GiB
+    Decoder first(*model, large), second(*model, large);
+    for (Decoder* decoder : {&first, &second}) {
+      Told told;
+      submit(*decoder, greedy({1, 2, 3}, 5), told);
+      while (decoder->advance()) {
+      }
+      EXPECT_EQ(told.ends.at(0).error, "");
+      EXPECT_EQ(told.ids.size(), 5u);
+    }
+    EXPECT_LT(second.load().cache_tokens, first.load().cache_tokens);
+  }
+  gpu.limit_memory(gpu.total_memory());
+}
+
 // Experts in 16 bits: their products, which find on the device whose rows they are, are captured.
 TEST_F(PagedDecodingOnGpu, ExpertsAreCaptured) {
   ModelConfig config;

@@ -1,3 +1,5 @@
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 
 #include "core/device.h"
@@ -11,16 +13,32 @@ namespace {
 
 constexpr int64_t kPage = KvPages::kPage;
 
+/// Bytes of a page's keys, or values, in one layer.
+int64_t page_bytes(const LanguageModel& model) {
+  const auto& shape = model.config();
+  return kPage * shape.kv_heads * shape.head_size *
+         static_cast<int64_t>(model.parameters().all().front().value.element_size());
+}
+
 /// As many as the configuration asks for, where the device has the memory.
 int64_t pages_for(const LanguageModel& model, const DecoderConfig& config) {
   constexpr double kShare = 0.8;  // of what is free; the rest is for passes
   const int64_t wanted = std::max<int64_t>(1, (config.cache_tokens + kPage - 1) / kPage);
   if (model.device().is_cpu()) return wanted;  // memory that nobody has written to is not there yet
-  const auto& shape = model.config();
-  const int64_t bytes = kPage * shape.layers * 2 * shape.kv_heads * shape.head_size *
-                        static_cast<int64_t>(model.parameters().all().front().value.element_size());
   const auto room = static_cast<double>(device(model.device().str()).room()) * kShare;
-  return std::clamp<int64_t>(static_cast<int64_t>(room) / bytes, 1, wanted);
+  return std::clamp<int64_t>(static_cast<int64_t>(room) / (2 * model.config().layers * page_bytes(model)), 1,
+                             wanted);
+}
+
+/// The memory of the pages, which the first pass makes: until then it is nobody else's, or two models that
+/// are loaded one after the other would both count on it.
+std::vector<at::Tensor> memory_for(const LanguageModel& model, int64_t pages) {
+  std::vector<at::Tensor> pieces;
+  if (model.device().is_cpu()) return pieces;
+  const auto bytes = at::TensorOptions(at::kByte).device(model.device());
+  for (int64_t i = 0; i < 2 * model.config().layers; ++i)
+    pieces.push_back(at::empty({pages * page_bytes(model)}, bytes));
+  return pieces;
 }
 
 class PagedReader : public SequenceReader {
@@ -28,6 +46,7 @@ class PagedReader : public SequenceReader {
   PagedReader(LanguageModel& model, const DecoderConfig& config)
       : config_(config),
         pool_(pages_for(model, config), kPage),
+        kept_free_(memory_for(model, pool_.size())),
         pass_(model, pool_.size(), config.running, config.graphs),
         ahead_(config.ahead >= 0         ? config.ahead
                : model.device().is_cpu() ? 0
@@ -78,6 +97,7 @@ class PagedReader : public SequenceReader {
       if (!sequence.seen) pass_.sampling().set_seen(sequence.seat, sequence.ids);
       sequence.seen = true;
     }
+    kept_free_.clear();
     const PassResult result = pass_.run(tokens, wish);
     for (const Chunk& chunk : chunks) {
       chunk.sequence->read += chunk.tokens;
@@ -119,6 +139,7 @@ class PagedReader : public SequenceReader {
 
   const DecoderConfig& config_;
   PagePool pool_;
+  std::vector<at::Tensor> kept_free_;
   PagedPass pass_;
   const int64_t ahead_;
   std::vector<int32_t> seats_;  // that nobody has
