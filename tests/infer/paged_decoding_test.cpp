@@ -341,6 +341,31 @@ TEST(PagedDecoding, PromptsReadBeforeAreNotReadAgain) {
   }
 }
 
+TEST(PagedDecoding, WhoWaitsForRoomTakesNothingThatOthersMayFind) {
+  const auto model = testing::small_model();
+  const auto prompt = [](int32_t first, size_t tokens) {
+    std::vector<int32_t> ids(tokens);
+    for (size_t i = 0; i < tokens; ++i) ids[i] = (first + static_cast<int32_t>(i) * 7) % 40;
+    return ids;
+  };
+  Decoder decoder(*model, {.cache_tokens = 160});
+  std::vector<Told> told(4);
+  submit(decoder, greedy(prompt(1, 33), 1), told[0]);
+  while (decoder.advance()) {
+  }
+  submit(decoder, greedy(prompt(2, 81), 20), told[1]);
+  decoder.advance();
+  const auto waiting = submit(decoder, greedy(prompt(3, 100), 5), told[2]);
+  for (int i = 0; i < 3; ++i) decoder.advance();
+  EXPECT_EQ(decoder.load().waiting, 1);
+  decoder.cancel(waiting);
+  submit(decoder, greedy(prompt(1, 33), 1), told[3]);
+  while (decoder.advance()) {
+  }
+  EXPECT_EQ(told[3].ends.at(0).shared_tokens, 32);
+  EXPECT_EQ(told[3].ids, told[0].ids);
+}
+
 TEST(PagedDecoding, OneThatNeedsTheWholeCacheEndsThere) {
   const auto model = testing::small_model();
   for (const int64_t ahead : {0, 3}) {

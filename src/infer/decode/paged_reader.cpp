@@ -69,11 +69,13 @@ class PagedReader : public SequenceReader {
   }
 
   bool reserve(Sequence& sequence, int64_t tokens) override {
-    while (static_cast<int64_t>(sequence.pages.size()) * kPage < tokens) {
-      const auto page = pool_.take();
-      if (!page) return false;
-      pass_.place(sequence.seat, static_cast<int64_t>(sequence.pages.size()), *page);
-      sequence.pages.push_back(*page);
+    const auto pages = static_cast<size_t>((tokens + kPage - 1) / kPage);
+    // Before anything that others may find is given up for it.
+    if (static_cast<int64_t>(pages) - std::ssize(sequence.pages) > pool_.size() - pool_.held()) return false;
+    while (sequence.pages.size() < pages) {
+      const int32_t page = *pool_.take();
+      pass_.place(sequence.seat, std::ssize(sequence.pages), page);
+      sequence.pages.push_back(page);
     }
     return true;
   }
