@@ -44,9 +44,9 @@ const auto& likeliest_op() {
 
 /// The likeliest tokens seen so far, in order. Ids come in ascending order, so one that is no likelier than
 /// the last place's is not wanted.
-class Places {
+class BestTokens {
  public:
-  Places(int64_t* ids, float* scores, int64_t count) : ids_(ids), scores_(scores), count_(count) {}
+  BestTokens(int64_t* ids, float* scores, int64_t count) : ids_(ids), scores_(scores), count_(count) {}
 
   /// The score that is not enough; below -inf (NaN) while there is room.
   float wanted() const { return used_ < count_ ? std::nanf("") : scores_[count_ - 1]; }
@@ -82,7 +82,7 @@ void likeliest_of_row(const T* row, int64_t V, const bool* forbidden, int64_t on
   const float best = cpu::largest(most);
   const Vec top = cpu::broadcast(best);
   Vec sums{};
-  Places places(ids, log_p, count);
+  BestTokens places(ids, log_p, count);
   cpu::for_vectors(V, [&](int64_t i, auto lanes) {
     const Vec score = without_nan(cpu::load(row + i, lanes, -kInfinity));
     Vec weight = score == top ? cpu::broadcast(1.0f) : cpu::exp(score - top);  // both may be infinite
