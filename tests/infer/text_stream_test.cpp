@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "core/random.h"
 #include "data/byte_tokenizer.h"
 #include "tokenizer/byte_fallback.h"
@@ -156,6 +158,13 @@ TEST(TextStream, AgreesWithASearch) {
       for (const auto& stop : stops)
         if (std::string_view(text).substr(0, end).ends_with(stop)) first = std::min(first, end - stop.size());
     ASSERT_EQ(whole(text, stops), text.substr(0, first)) << text << " " << stops[0] << " " << stops[1];
+    std::vector<std::string> words;
+    for (size_t at = 0; at < text.size(); at += words.back().size())
+      words.push_back(text.substr(at, 1 + random.below(6)));
+    std::vector<int32_t> ids(words.size());
+    std::iota(ids.begin(), ids.end(), 0);
+    ASSERT_EQ(streamed(WordTokenizer(words), ids, {}, stops), text.substr(0, first))
+        << text << " " << stops[0] << " " << stops[1];
   }
 }
 
