@@ -310,6 +310,20 @@ STATEMENTS = [
     "{{ none is none }}{{ x is none }}",
     "{{ true is boolean }}{{ 1 is boolean }}",
     "{{ 1 is sameas true }}{{ none is sameas none }}",
+    "{{ '%a|%a' % ('é😀', [s]) }}{{ '{!a}'.format('ü') }}",
+    "{{ '{:<05}|{:^05}|{:x<05}|{:05}|{:<05}'.format(3, 3, 3, 'ab', 'ab') }}",
+    "{{ '{:-}'.format('a') }}",
+    "{{ '{:=5}'.format('a') }}",
+    "{{ '{:z.1f}|{:z.1f}|{:.1f}'.format(-0.01, -0.1, -0.01) }}",
+    "{{ '{:z}'.format(1) }}",
+    "{{ '{:.3}|{:.3}|{:.5}|{:.1}|{:.0}|{:#}'.format(123.0, 12.0, 12345.678, 0.0, 2.5, 1e16) }}",
+    "{{ '{:,n}'.format(1234) }}",
+    "{{ '{:5c}|{:+c}'.format(65, 65) }}",
+    "{{ '{:5c}|{:<5c}|{:05c}'.format(65, 65, 65) }}",
+    "{{ 'Hello, WörldNoneHello'|wordwrap(7) }}",
+    "{{ 'llo, WörldNoneHello'|wordwrap(5) }}",
+    "{{ [('a<'|e)|last, ('a<'|e)|first] }}",
+    "{{ self }}{{ self is defined }}",
 ]
 
 

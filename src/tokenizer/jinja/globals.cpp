@@ -72,6 +72,13 @@ struct JoinerBody : CallableBody {
   void clear() override { separator = Value(); }
 };
 
+/// The template itself, of which Python has no more than its blocks.
+struct SelfBody : CallableBody {
+  Value call(Run&, CallArguments&) override { fail("'TemplateReference' object is not callable"); }
+  Value attribute(Run&, std::string_view) override { fail("'self' of blocks is not supported"); }
+  std::string repr(Run&) override { return "<TemplateReference None>"; }
+};
+
 Value make_range(Run& run, CallArguments& arguments) {
   if (!arguments.keywords.empty()) fail("range() takes no keyword arguments");
   const auto& given = arguments.positional;
@@ -143,6 +150,7 @@ DictBody global_functions(Run& run) {
     const auto given = bind("raise_exception", arguments, {"message"}, 1);
     throw RaisedByTemplate{str_of(inner, given[0])};
   });
+  globals.set("self", run.callable(std::make_shared<SelfBody>()));
   return globals;
 }
 

@@ -179,7 +179,7 @@ Value filter_last(Run& run, const Value& input, CallArguments& arguments) {
   if (input.is_text()) {
     const auto length = static_cast<int64_t>(input.as_text().length);
     if (length == 0) return Value::undefined("No last item, sequence was empty.");
-    return run.text(std::string(points_between(input, length - 1, length)));
+    return run.text(std::string(points_between(input, length - 1, length)), input.as_text().markup);
   }
   const auto items = run.items_of(input);
   return items.empty() ? Value::undefined("No last item, sequence was empty.") : items.back();

@@ -78,7 +78,7 @@ std::vector<std::string> wrap_words(Run& run, std::string_view text, int64_t wid
       if (break_long) {
         Points& word = chunks[next];
         const auto size = static_cast<std::ptrdiff_t>(piece_size(word, most - used, at_hyphens));
-        if (size > 0) line.emplace_back(word.begin(), word.begin() + size);
+        line.emplace_back(word.begin(), word.begin() + size);
         word.erase(word.begin(), word.begin() + size);
         run.step(word.size() / 16);
         if (word.empty()) ++next;
@@ -86,7 +86,8 @@ std::vector<std::string> wrap_words(Run& run, std::string_view text, int64_t wid
         line.push_back(chunks[next++]);
       }
     }
-    if (!line.empty() && is_blank(line.back()[0])) line.pop_back();
+    // As in Python, an empty piece of a long word goes in the place of white space before it.
+    if (!line.empty() && (line.back().empty() || is_blank(line.back()[0]))) line.pop_back();
     if (line.empty()) continue;
     std::string joined;
     for (const Points& chunk : line)

@@ -17,7 +17,7 @@ namespace {
 /// [[fill]align][sign][z][#][0][width][grouping][.precision][type]
 struct FormatSpec {
   std::string fill = " ";
-  char align = '\0', sign = '-', grouping = '\0', type = '\0';
+  char align = '\0', sign = '\0', grouping = '\0', type = '\0';
   bool alternate = false, zero = false, zero_sign = false;
   int64_t width = 0, precision = -1;
 };
@@ -35,11 +35,13 @@ FormatSpec read_format_spec(std::string_view text) {
     }
     return value;
   };
+  bool fills = false;
   if (!text.empty()) {
     const size_t first = decode_char(text.data(), text.data() + text.size()).length;
     if (is_align(peek(first))) {
       spec.fill = text.substr(0, first);
       spec.align = text[first];
+      fills = true;
       at = first + 1;
     } else if (is_align(peek())) {
       spec.align = text[at++];
@@ -48,10 +50,11 @@ FormatSpec read_format_spec(std::string_view text) {
   if (peek() == '+' || peek() == '-' || peek() == ' ') spec.sign = text[at++];
   if (peek() == 'z') spec.zero_sign = true, ++at;
   if (peek() == '#') spec.alternate = true, ++at;
-  if (peek() == '0') {
-    spec.zero = true;
+  if (peek() == '0' && !fills) {
+    spec.fill = "0";
+    spec.zero = !spec.align;
+    if (spec.zero) spec.align = '=';
     ++at;
-    if (!spec.align) spec.fill = "0", spec.align = '=';
   }
   spec.width = number();
   if (peek() == ',' || peek() == '_') spec.grouping = text[at++];
@@ -62,6 +65,7 @@ FormatSpec read_format_spec(std::string_view text) {
   }
   if (at < text.size()) spec.type = text[at++];
   if (at < text.size()) fail("Invalid format specifier '{}'", text);
+  if (spec.grouping && spec.type == 'n') fail("Cannot specify '{}' with 'n'.", spec.grouping);
   return spec;
 }
 
@@ -123,7 +127,9 @@ class BraceFormatter {
       const char conversion = rest[1];
       if (conversion != 's' && conversion != 'r' && conversion != 'a')
         fail("Unknown conversion specifier {}", conversion);
-      value = run_.text(conversion == 's' ? str_of(run_, value) : repr_of(run_, value));
+      value = run_.text(conversion == 's'   ? str_of(run_, value)
+                        : conversion == 'r' ? repr_of(run_, value)
+                                            : ascii_of(run_, value));
       rest = rest.substr(2);
     }
     const std::string spec = format(rest.starts_with(':') ? rest.substr(1) : rest, level + 1);
@@ -188,7 +194,7 @@ class BraceFormatter {
     FormatSpec spec = read_format_spec(text);
     if (spec.type != '\0' && spec.type != 's')
       fail("Unknown format code '{}' for object of type 'str'", spec.type);
-    if (spec.sign != '-' || spec.alternate || spec.grouping || (spec.align == '=' && !spec.zero))
+    if (spec.sign || spec.zero_sign || spec.alternate || spec.grouping || (spec.align == '=' && !spec.zero))
       fail("a format of numbers was given for a text");
     size_t size = 0;
     for (int64_t n = spec.precision; size < bytes.size() && n != 0; --n)
@@ -199,12 +205,16 @@ class BraceFormatter {
 
   std::string written_integer(const Value& value, const FormatSpec& spec) {
     const char type = spec.type ? spec.type : 'd';
-    if (spec.precision >= 0) fail("Precision not allowed in integer format specifier");
+    if (spec.precision >= 0 || spec.zero_sign)
+      fail("'.' and 'z' are not allowed in the format of an integer");
     if (type == 'c') {
       std::string text;
+      if (spec.sign || spec.alternate || spec.grouping)
+        fail("a sign, '#' or ',' is not allowed in the format 'c'");
       if (value.integer() < 0 || value.integer() > 0x10FFFF) fail("%c arg not in range(0x110000)");
       append_utf8(text, static_cast<uint32_t>(value.integer()));
-      return aligned(run_, text, spec.width, spec.align ? spec.align : '<', spec.fill);
+      const char align = spec.align && spec.align != '=' ? spec.align : '>';
+      return aligned(run_, text, spec.width, align, spec.fill);
     }
     const int base = type == 'd' || type == 'n' ? 10
                      : type == 'b'              ? 2
@@ -223,11 +233,8 @@ class BraceFormatter {
     const bool percent = spec.type == '%';
     if (percent) number *= 100;
     std::string digits;
-    if (spec.type == '\0' && spec.precision < 0) {
-      digits = float_repr(std::abs(number));
-    } else if (spec.type == '\0') {
-      digits = float_digits(run_, number, 'g', std::max<int64_t>(spec.precision, 1), spec.alternate);
-      if (digits.find_first_of(".en") == digits.npos) digits += ".0";  // a float stays one
+    if (spec.type == '\0') {
+      digits = untyped_digits(number, spec);
     } else {
       if (std::string_view("eEfFgGn%").find(spec.type) == std::string_view::npos)
         fail("Unknown format code '{}' for object of type 'float'", spec.type);
@@ -236,12 +243,36 @@ class BraceFormatter {
     }
     const size_t whole = std::min(digits.find_first_not_of("0123456789"), digits.size());
     const std::string rest = digits.substr(whole) + (percent ? "%" : "");
-    return padded(spec, signed_prefix(spec, std::signbit(number) && !std::isnan(number)),
+    const bool no_minus = spec.zero_sign && digits.find_first_of("123456789ni") == digits.npos;
+    return padded(spec, signed_prefix(spec, std::signbit(number) && !std::isnan(number) && !no_minus),
                   digits.substr(0, whole), rest, 3);
   }
 
+  /// As repr(), or with so many digits; a float stays one, by its point or exponent.
+  std::string untyped_digits(double number, const FormatSpec& spec) {
+    if (spec.precision < 0 || !std::isfinite(number)) {
+      std::string digits = float_repr(std::abs(number));
+      const size_t exponent = digits.find('e');
+      if (spec.alternate && exponent != digits.npos && digits.find('.') == digits.npos)
+        digits.insert(exponent, ".");
+      return digits;
+    }
+    const int64_t most = std::max<int64_t>(spec.precision, 1);
+    std::string digits = float_digits(run_, number, 'e', most - 1, spec.alternate);
+    const size_t e = digits.find('e');
+    const int exponent = std::stoi(digits.substr(e + 1));
+    if (exponent >= -4 && exponent + 1 < most) {
+      digits = float_digits(run_, number, 'g', most, spec.alternate);
+      return digits.find('.') == digits.npos ? digits + ".0" : digits;
+    }
+    std::string significant = digits.substr(0, e);
+    if (!spec.alternate && significant.find('.') != significant.npos)
+      significant.resize(significant.find_last_not_of(".0") + 1);
+    return significant + digits.substr(e);
+  }
+
   static std::string signed_prefix(const FormatSpec& spec, bool negative) {
-    return negative ? "-" : spec.sign == '-' ? "" : std::string(1, spec.sign);
+    return negative ? "-" : spec.sign == '+' || spec.sign == ' ' ? std::string(1, spec.sign) : "";
   }
 
   std::string padded(const FormatSpec& spec, const std::string& prefix, std::string whole,

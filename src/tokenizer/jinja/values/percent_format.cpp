@@ -116,7 +116,9 @@ class PercentFormatter {
       case 's':
       case 'r':
       case 'a': {
-        std::string text = kind == 's' ? str_of(run_, value) : repr_of(run_, value);
+        std::string text = kind == 's'   ? str_of(run_, value)
+                           : kind == 'r' ? repr_of(run_, value)
+                                         : ascii_of(run_, value);
         if (markup_ && !(kind == 's' && value.is_text() && value.as_text().markup)) text = escape_html(text);
         if (spec.precision >= 0) cut(text, spec.precision);
         return pad(spec, "", text, false);

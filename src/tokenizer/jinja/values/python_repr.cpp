@@ -113,6 +113,16 @@ std::string float_repr(double value) {
   return result;
 }
 
+namespace {
+
+std::string escaped_point(uint32_t point) {
+  return point < 0x100     ? fmt::format("\\x{:02x}", point)
+         : point < 0x10000 ? fmt::format("\\u{:04x}", point)
+                           : fmt::format("\\U{:08x}", point);
+}
+
+}  // namespace
+
 std::string quoted_repr(std::string_view text) {
   const char quote = text.find('\'') != text.npos && text.find('"') == text.npos ? '"' : '\'';
   std::string result(1, quote);
@@ -130,12 +140,8 @@ std::string quoted_repr(std::string_view text) {
       result += "\\t";
     else if (python_text::traits(c.point) & python_text::kPrintable)
       result += bytes;
-    else if (c.point < 0x100)
-      result += fmt::format("\\x{:02x}", c.point);
-    else if (c.point < 0x10000)
-      result += fmt::format("\\u{:04x}", c.point);
     else
-      result += fmt::format("\\U{:08x}", c.point);
+      result += escaped_point(c.point);
   }
   return result + quote;
 }
@@ -144,6 +150,20 @@ std::string repr_of(Run& run, const Value& value) {
   ReprWriter writer(run);
   writer.write(value);
   return std::move(writer.result);
+}
+
+std::string ascii_of(Run& run, const Value& value) {
+  const std::string text = repr_of(run, value);
+  std::string result;
+  for (const char *p = text.data(), *end = p + text.size(); p < end;) {
+    const Char c = decode_char(p, end);
+    if (c.point < 0x80)
+      result += *p;
+    else
+      result += escaped_point(c.point);
+    p += c.length;
+  }
+  return result;
 }
 
 std::string str_of(Run& run, const Value& value) {
