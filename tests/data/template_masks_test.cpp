@@ -106,6 +106,28 @@ TEST(TemplateMasks, ATemplateThatWantsASystemPromptIsAskedWithOne) {
             "a<|im_end|>");
 }
 
+TEST(TemplateMasks, ATemplateThatWantsToolsIsAskedWithSome) {
+  const std::string jinja =
+      "{% for tool in tools %}<|im_start|>{{ tool.function.name }}<|im_end|>{% endfor %}"
+      "{% for m in messages %}" +
+      std::string(kTurn) + "{% endfor %}" + kAsks;
+  EXPECT_EQ(learned_by(jinja, {},
+                       R"({"tools":[{"type":"function","function":{"name":"f"}}],"messages":)"
+                       R"([{"role":"user","content":"q"},{"role":"assistant","content":"a"}]})"),
+            "a<|im_end|>");
+}
+
+// It says "type" itself, which is no sign of a list that is written as it is.
+TEST(TemplateMasks, ATemplateThatReadsListsGetsThem) {
+  const std::string reads =
+      "type: {% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.content is string %}{{ m.content }}"
+      "{% else %}{% for part in m.content %}({{ part.text }}){% endfor %}{% endif %}<|im_end|>{% endfor %}";
+  const char* const record =
+      R"({"messages":[{"role":"user","content":"q"},)"
+      R"({"role":"assistant","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]})";
+  EXPECT_NE(learned_by(reads, {}, record).find("(a)(b)"), std::string::npos);
+}
+
 TEST(TemplateMasks, VariablesThatATemplateDoesNotReadAreNamed) {
   const auto with = [](const std::string& variables) {
     return learned_by(

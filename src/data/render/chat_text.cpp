@@ -50,4 +50,11 @@ void mark(const std::vector<ChatText::Span>& spans, const std::vector<uint32_t>&
   }
 }
 
+size_t common_tokens(std::string_view left, std::string_view right) {
+  const size_t same = static_cast<size_t>(std::ranges::mismatch(left, right).in1 - left.begin());
+  const size_t open = left.substr(0, same).find_last_of("<[");
+  if (open == left.npos || same == std::min(left.size(), right.size())) return same;
+  return left.substr(0, same).find_first_of(">]", open) == left.npos ? open : same;
+}
+
 }  // namespace tightloop

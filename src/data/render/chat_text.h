@@ -29,4 +29,7 @@ struct ChatText {
 void mark(const std::vector<ChatText::Span>& spans, const std::vector<uint32_t>& ends, uint8_t value,
           uint8_t* mask);
 
+/// As far as two texts are the same, without the beginning of a token's name in which they part.
+size_t common_tokens(std::string_view left, std::string_view right);
+
 }  // namespace tightloop

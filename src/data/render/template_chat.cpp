@@ -54,14 +54,6 @@ std::string_view next_name(std::string_view& rest) {
   return name;
 }
 
-/// As far as two texts are the same, without the beginning of a token's name in which they part.
-size_t common_tokens(std::string_view left, std::string_view right) {
-  const size_t same = static_cast<size_t>(std::ranges::mismatch(left, right).in1 - left.begin());
-  const size_t open = left.substr(0, same).find_last_of("<[");
-  if (open == left.npos || same == std::min(left.size(), right.size())) return same;
-  return left.substr(0, same).find_first_of(">]", open) == left.npos ? open : same;
-}
-
 /// The quick form of a template; nothing where the tokenizer lacks its tokens, which only the template's own
 /// rules for that can tell.
 std::optional<QuickChat> quick_for(const std::string& jinja, const std::string& begin, std::time_t now,
@@ -206,14 +198,19 @@ class TemplateChat : public ChatTemplate::Writer {
 
   /// What the template writes where the assistant is to answer, what ends a turn, and how it takes lists.
   void probe() {
-    constexpr std::string_view kQuestion = "A question 4711.", kAnswer = "An answer 7319.";
+    constexpr std::string_view kQuestion = "A question 4711.", kAnswer = "An answer 7319.",
+                               kPart = "A part 1847.";
+    constexpr const char* kTools =
+        R"([{"type":"function","function":{"name":"f","description":"f","parameters":{"type":"object","properties":{}}}}])";
     constexpr std::string_view kList = R"([{"type":"text","text":"A part 1847."}])";
     const Message turns[] = {
         {Role::kSystem, "A rule 2953."}, {Role::kUser, kQuestion}, {Role::kAssistant, kAnswer}};
     bool silent = false;
-    for (const size_t left_out : {size_t{1}, size_t{0}}) {
+    Conversation asked;
+    for (const auto& [left_out, tools] : {std::pair{size_t{1}, ""}, {0, ""}, {1, kTools}, {0, kTools}}) {
+      asked.messages = std::span(turns).subspan(left_out), asked.tools = tools;
       try {
-        silent = !probe_turn(std::span(turns).subspan(left_out), kQuestion, kAnswer);
+        silent = !probe_turn(asked, kQuestion, kAnswer);
         break;
       } catch (const Error&) {
         // It may want a system prompt, or tools.
@@ -221,11 +218,14 @@ class TemplateChat : public ChatTemplate::Writer {
     }
     if (silent) throw data_error("{} does not write what the assistant says ('content').", files_.source);
     try {
-      Message list{Role::kUser, "A part 1847."};
+      Message list{Role::kUser, kPart};
       list.content = kList;
       takes_lists_ = true;
-      const std::string text = rendered(std::span<const Message>(&list, 1), false).text;
-      takes_lists_ = text.find("A part 1847.") != text.npos && text.find("type") == text.npos;
+      asked.messages = std::span(&list, 1);
+      const std::string text = rendered(asked, false).text;
+      const std::string_view before = std::string_view(text).substr(0, text.find(kPart));
+      takes_lists_ = before.size() < text.size() && !before.ends_with("'text': '") &&
+                     !before.ends_with(R"("text": ")") && !before.ends_with(R"("text":")");
     } catch (const Error&) {
       takes_lists_ = false;
     }
@@ -233,19 +233,22 @@ class TemplateChat : public ChatTemplate::Writer {
       if (const auto id = tokenizer_.token_id(files_.token("eos_token"))) end_ = *id;
   }
 
-  /// Of a question and its answer, the last two of these messages. False where the answer is not written.
-  bool probe_turn(std::span<const Message> messages, std::string_view question, std::string_view answer) {
-    const auto answered = rendered(messages, false);
-    const std::string asks = rendered(messages.first(messages.size() - 1), true).text;
+  /// Of a question and its answer, the last two messages. False where the answer is not written.
+  bool probe_turn(const Conversation& asked, std::string_view question, std::string_view answer) {
+    const auto answered = rendered(asked, false);
+    const size_t last = asked.messages.size() - 1;
+    Conversation open = asked;
+    open.messages = asked.messages.first(last);
+    const std::string asks = rendered(open, true).text;
     const std::string_view text = answered.text;
     const size_t at = text.rfind(answer);
     if (at == text.npos) return false;
     // What asks may stand behind other things than the turn does: wherever it has most in common with it.
-    const size_t asked = asks.rfind(question);
-    std::string_view behind = std::string_view(asks).substr(asked == asks.npos ? 0 : asked + question.size());
+    const size_t said = asks.rfind(question);
+    std::string_view behind = std::string_view(asks).substr(said == asks.npos ? 0 : said + question.size());
     bool told = false;
     for (const auto& turn : answered.turns) {
-      if (turn.message != messages.size() - 1 || at < turn.begin || at > turn.end) continue;
+      if (turn.message != last || at < turn.begin || at > turn.end) continue;
       told = true;
       const std::string_view head = text.substr(turn.begin, at - turn.begin);
       for (; !behind.empty(); behind.remove_prefix(1))
@@ -254,7 +257,7 @@ class TemplateChat : public ChatTemplate::Writer {
       thinks_first_ = head.ends_with(kEmptyThinking);
     }
     if (!told)
-      if (const auto turn = turn_by_prefixes(messages, messages.size() - 1, messages.size(), text))
+      if (const auto turn = turn_by_prefixes(asked, last, last + 1, text))
         header_ = text.substr(turn->begin, turn->header - turn->begin);
     // Thinking that it opens there is the assistant's all the same.
     header_.resize(std::min(header_.find(kThink), header_.size()));
