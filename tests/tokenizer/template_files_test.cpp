@@ -51,6 +51,24 @@ TEST(ChatTemplateFiles, a_folder_gives_special_tokens_and_the_template_of_its_ow
   EXPECT_EQ(JinjaTemplate(files.choose(false)).render(variables).text, "<s>1</s>False");
 }
 
+TEST(ChatTemplateFiles, tokens_of_older_folders_and_of_models_are_found) {
+  const TempFolder folder;
+  write_file(folder / "chat_template.jinja", "{{ bos_token }}{{ eos_token }}{{ picture }}");
+  const auto rendered = [&](const std::string& config) {
+    write_file(folder / "tokenizer_config.json", config);
+    const auto files = read_chat_template(folder.path());
+    JinjaVariables variables;
+    files.add_tokens(variables);
+    return files.token("bos_token") + "|" + JinjaTemplate(files.choose(false)).render(variables).text;
+  };
+  write_file(folder / "special_tokens_map.json",
+             R"({"bos_token":"<s>","eos_token":{"content":"</s>"},"additional_special_tokens":["<x>"]})");
+  EXPECT_EQ(rendered(R"({"bos_token":"<old>"})"), "<s>|<s></s>");
+  // transformers reads the other file no longer where this field is there.
+  EXPECT_EQ(rendered(R"({"bos_token":"<new>","added_tokens_decoder":{}})"), "<new>|<new>");
+  EXPECT_EQ(rendered(R"({"added_tokens_decoder":{},"extra_special_tokens":{"picture":"<img>"}})"), "|<img>");
+}
+
 TEST(ChatTemplateFiles, a_folder_without_a_template_is_a_data_error) {
   const TempFolder folder;
   EXPECT_NE(

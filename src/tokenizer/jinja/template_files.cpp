@@ -19,15 +19,33 @@ std::string token_text(const Json& value) {
   return text.is_string() ? text.get<std::string>() : std::string();
 }
 
+Json read_object(const fs::path& path) {
+  // Not simdjson: transformers writes 10 to the 30 where there is no longest text.
+  Json root = Json::parse(shallow_json(read_file(path)), nullptr, /*allow_exceptions=*/false);
+  if (!root.is_object()) throw data_error("{} is not a JSON object.", path.string());
+  return root;
+}
+
+/// Tokens by name, in the place of others of the same name. `any`: whatever the names are.
+void read_tokens(const Json& object, ChatTemplateFiles& files, bool any = false) {
+  for (const auto& [name, value] : object.items()) {
+    std::string text = token_text(value);
+    if (text.empty() || (!any && !name.ends_with("_token"))) continue;
+    std::erase_if(files.tokens, [&](const auto& token) { return token.first == name; });
+    files.tokens.emplace_back(name, std::move(text));
+  }
+}
+
 /// The fields of a JSON file: its templates where it has some (true), and its tokens.
 bool read_json(const fs::path& path, ChatTemplateFiles& files, bool templates) {
-  // Not simdjson: transformers writes 10 to the 30 where there is no longest text.
-  const Json root = Json::parse(shallow_json(read_file(path)), nullptr, /*allow_exceptions=*/false);
-  if (!root.is_object()) throw data_error("{} is not a JSON object.", path.string());
-  for (const auto& [name, value] : root.items())
-    if (name.ends_with("_token"))
-      if (std::string text = token_text(value); !text.empty())
-        files.tokens.emplace_back(name, std::move(text));
+  const Json root = read_object(path);
+  read_tokens(root, files);
+  for (const char* more : {"extra_special_tokens", "model_specific_special_tokens"})
+    if (root.contains(more) && root[more].is_object()) read_tokens(root[more], files, /*any=*/true);
+  // Before it had that field, transformers kept the tokens in a file of their own.
+  const fs::path older = path.parent_path() / "special_tokens_map.json";
+  if (path.filename() == "tokenizer_config.json" && !root.contains("added_tokens_decoder") && is_file(older))
+    read_tokens(read_object(older), files);
   if (const auto own = root.find("tightloop"); own != root.end() && own->is_object() && own->contains("day"))
     if ((*own)["day"].is_string()) files.day = (*own)["day"].get<std::string>();
   const auto found = root.find("chat_template");
