@@ -30,13 +30,17 @@ bool copy_tokenizer(const fs::path& from, const fs::path& to) {
 
 /// The files of the template that the tokenizer brought are there already. They count more than
 /// tokenizer_config.json, so where the model has learned another form, that takes their place.
-void write_chat_template(const std::string& jinja, OrderedJson& config, const fs::path& folder) {
+void write_chat_templates(const std::map<std::string, std::string>& templates, OrderedJson& config,
+                          const fs::path& folder) {
   const fs::path file = folder / "chat_template.jinja", others = folder / "additional_chat_templates";
   if (!path_exists(file) && !path_exists(others)) {
-    config["chat_template"] = jinja;
-  } else if (!path_exists(file) || read_file(file) != jinja) {
-    fs::remove_all(others);
-    write_file_whole(file, jinja);
+    config["chat_template"] = templates.at("default");
+    return;
+  }
+  fs::remove_all(others);
+  for (const auto& [name, jinja] : templates) {
+    if (name != "default") make_folder(others);
+    write_file_whole(name == "default" ? file : others / (name + ".jinja"), jinja);
   }
 }
 
@@ -52,8 +56,8 @@ void write_tokenizer_config(const Tokenizer& tokenizer, const Recipe& recipe, co
       config[key] = name;
   if (tokens.end != tokenizer.end_of_text())  // what ends a turn does not part documents
     config["tightloop"]["end_of_text"] = token_name(tokenizer, tokenizer.end_of_text());
-  if (const auto jinja = chat_jinja(recipe.chat, tokenizer); !jinja.empty())
-    write_chat_template(jinja, config, folder);
+  if (const auto templates = chat_jinja(recipe.chat, tokenizer); !templates.empty())
+    write_chat_templates(templates, config, folder);
   write_file_whole(folder / "tokenizer_config.json", config.dump(2) + "\n");
 }
 

@@ -11,8 +11,8 @@ namespace {
 std::string in_quotes(std::string_view text) {
   std::string out = "'";
   for (const char c : text) {
-    if (c == '\n') {
-      out += "\\n";
+    if (c == '\n' || c == '\r') {
+      out += c == '\n' ? "\\n" : "\\r";  // as they are, both would be line ends
     } else {
       if (c == '\'' || c == '\\') out += '\\';
       out += c;
@@ -28,22 +28,16 @@ std::string around(std::string form, const std::string& content) {
   return in_quotes(form.substr(0, at)) + " + " + content + " + " + in_quotes(form.substr(at + 9));
 }
 
-}  // namespace
+/// A template that puts a prompt before conversations without one. What it begins with stays at the beginning
+/// of a line, where white space before a tag is left out.
+std::string with_prompt(const std::string& jinja, const std::string& prompt) {
+  if (prompt.empty()) return jinja;
+  return "{%- if messages[0]['role'] not in ['system', 'developer'] %}{%- set messages = [{'role': 'system', "
+         "'content': " +
+         in_quotes(prompt) + "}] + messages %}{%- endif %}\n" + jinja;
+}
 
-std::string chat_jinja(const ChatConfig& config, const Tokenizer& tokenizer) {
-  try {
-    ChatTemplate(config, tokenizer);
-  } catch (const Error&) {
-    return {};
-  }
-  const ChatForm kind = resolve_form(config, tokenizer);
-  const std::string whole =
-      kind == ChatForm::kTemplate ? tokenizer.chat().choose(false) : built_in_template(kind);
-  if (!whole.empty()) {
-    if (config.system_prompt.empty()) return whole;
-    return "{%- if messages[0]['role'] != 'system' %}{%- set messages = [{'role': 'system', 'content': " +
-           in_quotes(config.system_prompt) + "}] + messages %}{%- endif %}" + whole;
-  }
+std::string spelled_jinja(const ChatConfig& config, const Tokenizer& tokenizer) {
   const ChatSpelling form = chat_spelling(config, tokenizer);
   const std::string content = "message['content']", prompt = in_quotes(config.system_prompt);
   const bool joins = form.system.empty();
@@ -69,6 +63,23 @@ std::string chat_jinja(const ChatConfig& config, const Tokenizer& tokenizer) {
   const std::string start = form.assistant.substr(0, form.assistant.find("{content}"));
   return jinja + "{% endif %}{% endfor %}{% if add_generation_prompt %}{{ " + in_quotes(start) +
          " }}{% endif %}";
+}
+
+}  // namespace
+
+std::map<std::string, std::string> chat_jinja(const ChatConfig& config, const Tokenizer& tokenizer) {
+  try {
+    ChatTemplate(config, tokenizer);
+  } catch (const Error&) {
+    return {};
+  }
+  const ChatForm kind = resolve_form(config, tokenizer);
+  std::map<std::string, std::string> templates;
+  if (kind == ChatForm::kTemplate) templates = tokenizer.chat().templates;
+  if (const std::string whole = built_in_template(kind); !whole.empty()) templates["default"] = whole;
+  for (auto& [name, jinja] : templates) jinja = with_prompt(jinja, config.system_prompt);
+  if (templates.empty()) templates["default"] = spelled_jinja(config, tokenizer);
+  return templates;
 }
 
 }  // namespace tightloop

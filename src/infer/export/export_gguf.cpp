@@ -65,14 +65,14 @@ bool adds_begin(const SavedModel& saved, const GgufFile* source, const Tokenizer
 
 void add_chat_templates(const Recipe& recipe, const Tokenizer& tokenizer, GgufMetadata& metadata) {
   const std::string key = "tokenizer.chat_template";
-  const auto& templates = tokenizer.chat().templates;
-  std::string usual = chat_jinja(recipe.chat, tokenizer);
-  if (const auto found = templates.find("default"); usual.empty() && found != templates.end())
-    usual = found->second;
-  if (!usual.empty()) metadata.add(key, GgufValue::of(usual));
+  auto templates = chat_jinja(recipe.chat, tokenizer);
+  if (templates.empty()) templates = tokenizer.chat().templates;
   std::vector<std::string> names;
   for (const auto& [name, text] : templates)
-    if (name != "default") names.push_back(name);
+    if (name == "default")
+      metadata.add(key, GgufValue::of(text));
+    else
+      names.push_back(name);
   if (names.empty()) return;
   metadata.add("tokenizer.chat_templates", GgufValue::of(names));
   for (const std::string& name : names) metadata.add(key + "." + name, GgufValue::of(templates.at(name)));
