@@ -145,5 +145,39 @@ TEST(Answers, ComeAsLinesAndAsAList) {
   }
 }
 
+std::string preferred(std::string text) {
+  text.reserve(text.size() + kRecordPadding);
+  Record record;
+  record.bytes = text;
+  Rendered out;
+  DataConfig data;
+  data.preferences = Preferences::kChosen;
+  make_json_renderer(data, answers_tokenizer(),
+                     std::make_shared<ChatTemplate>(ChatConfig(), answers_tokenizer()))
+      ->render(record, out);
+  return out.why.empty() ? answers_tokenizer().decode(out.ids) : out.why;
+}
+
+TEST(Answers, APromptOfTurnsIsWhatAPreferredConversationBeginsWith) {
+  const std::string question = R"({"role":"user","content":"Q"})",
+                    system = R"({"role":"system","content":"S"})",
+                    answer = R"({"role":"assistant","content":"A"})", whole = question + "," + answer,
+                    asked = turn("user", "Q") + turn("assistant", "A");
+  const auto pair = [](const std::string& prompt, const std::string& chosen, const std::string& more = "") {
+    return preferred(R"({"prompt":[)" + prompt + R"(],"chosen":[)" + chosen + R"(],"rejected":"x")" + more +
+                     "}");
+  };
+  EXPECT_EQ(pair(question, whole), asked);
+  EXPECT_EQ(pair(question, system + "," + whole), turn("system", "S") + asked);
+  EXPECT_EQ(pair(whole + "," + question, whole + "," + whole), asked + asked);
+  EXPECT_NE(pair(whole + "," + question, whole).find("'prompt'"), std::string::npos)
+      << "a turn would be lost";
+  EXPECT_NE(pair(system + "," + question, whole).find("'prompt'"), std::string::npos);
+  // A system prompt beside it is there once.
+  EXPECT_EQ(pair(question, system + "," + whole, R"(,"system":"S")"), turn("system", "S") + asked);
+  EXPECT_EQ(pair(system + "," + question, answer, R"(,"system":"S")"), turn("system", "S") + asked);
+  EXPECT_NE(pair(system + "," + question, answer, R"(,"system":"T")").find("'system'"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tightloop

@@ -96,11 +96,16 @@ void read_preference(dom::object record, const DataConfig& config, ReadConversat
   add_text_or_turns(answer, Role::kAssistant, field, config, own);
   const bool whole = !own.messages.empty() && is_one_of(own.messages[0].role, {Role::kSystem, Role::kUser});
   if (prompt && !whole) add_text_or_turns(*prompt, Role::kUser, "prompt", config, out);
-  if (prompt && whole && prompt->is_string()) {
-    const auto question = std::ranges::find(own.messages, Role::kUser, &Message::role);
-    if (question == own.messages.end() || question->text != text_of(*prompt, "prompt"))
+  if (prompt && whole) {
+    ReadConversation asked;
+    add_text_or_turns(*prompt, Role::kUser, "prompt", config, asked);
+    std::span<const Message> head = own.messages;
+    const bool system = !asked.messages.empty() && asked.messages[0].role == Role::kSystem;
+    while (!system && !head.empty() && head[0].role == Role::kSystem) head = head.subspan(1);
+    const auto same = [](const Message& a, const Message& b) { return a.role == b.role && a.text == b.text; };
+    if (std::ranges::mismatch(asked.messages, head, same).in1 != asked.messages.end())
       throw BadRecord{BadKind::kUnknownField,
-                      fmt::format("'prompt' is not the question that '{}' begins with", field)};
+                      fmt::format("'prompt' is not what the conversation in '{}' begins with", field)};
   }
   add_text_or_turns(answer, Role::kAssistant, field, config, out);
   demand_answer(out, field);
@@ -111,6 +116,13 @@ void read_preference(dom::object record, const DataConfig& config, ReadConversat
 void add_system(dom::object record, const DataConfig& config, ReadConversation& out) {
   if (const auto system = said_in(record, config, {"system", "system_prompt"}))
     out.messages.push_back({Role::kSystem, text_of(*system, "system")});
+}
+
+void join_system(ReadConversation& out) {
+  auto& messages = out.messages;
+  if (messages.size() < 2 || messages[1].role != Role::kSystem) return;
+  if (messages[0].text != messages[1].text) refuse_field("the record", "system");
+  messages.erase(messages.begin());
 }
 
 AnswerShape answer_shape(dom::object record) {
@@ -124,17 +136,22 @@ AnswerShape answer_shape(dom::object record) {
 void read_answer(dom::object record, AnswerShape shape, const DataConfig& config, ReadConversation& out) {
   demand_known_fields(record, fields_with_meaning(shape), config);
   add_system(record, config, out);
+  const bool beside = !out.messages.empty();
   read_beside(record, config, out);
   switch (shape) {
     case AnswerShape::kInstruction:
-      return read_instruction(record, config, out);
+      read_instruction(record, config, out);
+      break;
     case AnswerShape::kPrompt:
-      return read_prompt(record, config, out);
+      read_prompt(record, config, out);
+      break;
     case AnswerShape::kPreference:
-      return read_preference(record, config, out);
+      read_preference(record, config, out);
+      break;
     case AnswerShape::kNone:
       break;
   }
+  if (beside) join_system(out);
 }
 
 }  // namespace tightloop

@@ -32,6 +32,9 @@ void add_turns(simdjson::dom::element value, const DataConfig& config, ReadConve
 /// A system turn of the record's `system` or `system_prompt`, if one of them says something. Throws BadRecord
 /// where both do, and differ.
 void add_system(simdjson::dom::object record, const DataConfig& config, ReadConversation& out);
+/// Where the conversation behind that turn begins with a system turn of its own: they must say the same, and one
+/// stays. Throws BadRecord.
+void join_system(ReadConversation& out);
 /// What a template is given besides the messages: `tools` and `chat_template_kwargs`. Throws BadRecord.
 void read_beside(simdjson::dom::object record, const DataConfig& config, ReadConversation& out);
 /// Tools: a list, or a text that is one in JSON. Throws BadRecord.

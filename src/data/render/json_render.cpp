@@ -82,12 +82,9 @@ class JsonContents {
   /// A system prompt may stand beside the conversation, in it, or alike in both.
   void read_conversation(dom::object object, ReadConversation& talk) const {
     add_system(object, config_, talk);
-    auto& messages = talk.messages;
-    const bool beside = !messages.empty();
+    const bool beside = !talk.messages.empty();
     read_messages(field_of(object, messages_field(object)), config_, talk);
-    if (!beside || messages.size() < 2 || messages[1].role != Role::kSystem) return;
-    if (messages[0].text != messages[1].text) refuse_field("the record", "system");
-    messages.erase(messages.begin());
+    if (beside) join_system(talk);
   }
 
   std::string messages_field(dom::object object) const {
