@@ -106,6 +106,7 @@ TEST_F(SuiteFiles, AProblemThatCannotBeAskedIsNamedByItsLine) {
   says("chat_choice", R"({"question":"q","choices":["a","b"],"answer":7})", "");
   says("chat_generation", R"({"question":"q","answer":"no number"})", "no number in 'answer'");
   says("code", R"({"prompt":"p","test":"t"})", "'entry_point'");
+  says("code, shots: 1", R"({"prompt":"p","test":"t","entry_point":"x"})", "'answer'");
 }
 
 // A byte a token: "1" is one, "10" is none.
@@ -113,8 +114,10 @@ TEST_F(SuiteFiles, LabelsOfSeveralTokensAreNamedBeforeAnythingIsAsked) {
   const auto suite =
       read_suite(write("tasks: [{name: t, kind: chat_choice, data: problems.jsonl}]\n",
                        R"({"question":"q","choices":{"text":["a","b"],"label":["1","10"]},"answer":"1"})"));
-  const ByteTokenizer tokenizer;
-  const auto message = error_of(ExitCode::kData, [&] { check_problems(suite, tokenizer); });
+  const auto model = small_model(259);
+  const ByteTokenizer tokenizer{{"<|im_start|>", "<|im_end|>"}};
+  const ChatTemplate chat({}, tokenizer);
+  const auto message = error_of(ExitCode::kData, [&] { check_problems(suite, {*model, tokenizer, &chat}); });
   EXPECT_NE(message.find("line 1"), std::string::npos) << message;
   EXPECT_NE(message.find("'10' has 2 tokens"), std::string::npos) << message;
 }
@@ -127,9 +130,7 @@ TEST_F(SuiteFiles, APromptThatIsTooLongIsNamedByItsLine) {
       write("tasks: [{name: t, kind: chat_generation, match: exact, data: problems.jsonl, seed: -1}]\n",
             R"({"question":"q","answer":"a"})" +
                 ("\n" + (R"({"question":")" + std::string(5000, 'q')) + R"(","answer":"a"})")));
-  const auto message = error_of(ExitCode::kData, [&] {
-    run_suite(suite, {*model, tokenizer, &chat}, {.progress = false});
-  });
+  const auto message = error_of(ExitCode::kData, [&] { check_problems(suite, {*model, tokenizer, &chat}); });
   EXPECT_NE(message.find("line 2 (task 't'): the prompt has 50"), std::string::npos) << message;
 }
 
@@ -228,6 +229,13 @@ TEST(SuiteMatches, NumberAndExact) {
   EXPECT_TRUE(number("-$5", "-5"));
   EXPECT_TRUE(number("10 - 5", "5"));
   EXPECT_TRUE(number("10-5", "5"));
+  EXPECT_TRUE(number("it is ...18", "18"));
+  EXPECT_TRUE(number("from 1..5", "5"));
+  EXPECT_TRUE(number("3,4,5", "5"));
+  EXPECT_TRUE(number("1,234,567.50", "1234567.5"));
+  EXPECT_TRUE(number("-.5,", "-0.5"));
+  EXPECT_TRUE(number("section 1.2.3", "3"));
+  EXPECT_FALSE(number("1,2,3", "123"));
   EXPECT_FALSE(number("none", "5"));
   EXPECT_FALSE(number("6", "5"));
   EXPECT_TRUE(matches(AnswerMatch::kExact, " Paris\n", "Paris"));

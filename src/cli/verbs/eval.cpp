@@ -166,7 +166,7 @@ void measure_suite(const EvalArguments& options, const Suite& suite, LoadedRun& 
   if (!chat && std::ranges::any_of(suite.tasks, &SuiteTask::chats))
     ChatTemplate(for_questions(run.recipe.chat), *run.tokenizer);  // which says why there is none
   check_suite(suite, model, how);
-  check_problems(suite, model.tokenizer);
+  check_problems(suite, model);
   const auto result = run_suite(suite, model, how);
   findings.json.update(to_json(result));
   findings.text += to_text(result);

@@ -49,10 +49,9 @@ void check_suite(const Suite& suite, const SuiteModel& model, const SuiteOptions
   }
 }
 
-void check_problems(const Suite& suite, const Tokenizer& tokenizer) {
+void check_problems(const Suite& suite, const SuiteModel& model) {
   for (const SuiteTask& task : suite.tasks)
-    for (size_t problem = 0; problem < task.problems.size(); ++problem)
-      check_tokens(task, problem, tokenizer);
+    for (size_t problem = 0; problem < task.problems.size(); ++problem) check_prompt(task, problem, model);
 }
 
 SuiteResult run_suite(const Suite& suite, const SuiteModel& model, const SuiteOptions& options) {

@@ -56,8 +56,9 @@ struct SuiteResult {
 
 /// A usage error where a task cannot be asked of this model or with these options.
 void check_suite(const Suite& suite, const SuiteModel& model, const SuiteOptions& options);
-/// A data error where this tokenizer cannot write a problem: before hours of others are asked.
-void check_problems(const Suite& suite, const Tokenizer& tokenizer);
+/// A data error where a problem cannot be asked of this model: before hours of others are asked. After
+/// check_suite().
+void check_problems(const Suite& suite, const SuiteModel& model);
 
 /// Asks everything, in batches of similar length.
 SuiteResult run_suite(const Suite& suite, const SuiteModel& model, const SuiteOptions& options);

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "data/render/render.h"
+#include "infer/decoder.h"
 #include "infer/suite/suite.h"
 #include "tokenizer/unicode/python_text.h"
 
@@ -122,6 +123,31 @@ int64_t parting(const std::vector<int32_t>& before, const std::vector<int32_t>& 
   return std::ranges::mismatch(before, text).in2 - text.begin();
 }
 
+/// The question of a text that is continued, behind its examples.
+std::vector<int32_t> generation_prompt(const SuiteTask& task, size_t problem, const Tokenizer& tokenizer) {
+  const std::string question(strip(suite_text(task, problem, task.question_field)));
+  const std::string text = examples_text(task, problem) + question + task.delimiter;
+  return text_ids(task, std::string(strip(text)), tokenizer);
+}
+
+/// A question as a user's turn, the examples' questions and answers as turns before it.
+std::vector<int32_t> chat_prompt(const SuiteTask& task, size_t problem, const ChatTemplate& chat) {
+  std::vector<std::string> texts;
+  for (const size_t example : task.examples_for(problem)) {
+    texts.push_back(suite_text(task, example, task.question_field));
+    texts.push_back(suite_text(task, example, task.answer_field));
+  }
+  texts.push_back(suite_text(task, problem, task.question_field));
+  std::vector<Message> messages;
+  for (const std::string& text : texts) {
+    if (const auto token = chat.smuggled_token(text); !token.empty())
+      throw data_error("{} holds '{}', a control token that this tokenizer cannot spell out.",
+                       suite_place(task, problem), token);
+    messages.push_back({messages.size() % 2 ? Role::kAssistant : Role::kUser, text});
+  }
+  return chat.prompt(messages);
+}
+
 }  // namespace
 
 void check_problem(const SuiteTask& task, size_t problem) {
@@ -137,6 +163,7 @@ void check_problem(const SuiteTask& task, size_t problem) {
     case SuiteKind::kCode:
       for (const std::string& field : {task.question_field, std::string("test"), std::string("entry_point")})
         suite_text(task, problem, field);
+      if (task.shots > 0) suite_text(task, problem, task.answer_field);  // any may be an example
       return;
     case SuiteKind::kGeneration:
     case SuiteKind::kChatGeneration:
@@ -148,11 +175,15 @@ void check_problem(const SuiteTask& task, size_t problem) {
   }
 }
 
-void check_tokens(const SuiteTask& task, size_t problem, const Tokenizer& tokenizer) {
+void check_prompt(const SuiteTask& task, size_t problem, const SuiteModel& model) {
+  const int64_t longest = longest_sequence(model.model.config());
   if (task.kind == SuiteKind::kChatChoice)
-    label_tokens(task, problem, asked_choice(task, problem).labels, tokenizer);
-  else if (task.kind == SuiteKind::kLanguageModeling)
-    scored_texts(task, problem, tokenizer, std::numeric_limits<int64_t>::max());
+    demand_room(task, problem, chat_choice(task, problem, model.tokenizer, *model.chat).prompt.size(),
+                longest);
+  else if (task.writes())
+    writing_prompt(task, problem, model);
+  else
+    scored_texts(task, problem, model.tokenizer, longest);
 }
 
 int32_t begin_token(const SuiteTask& task, const Tokenizer& tokenizer) {
@@ -212,12 +243,6 @@ void demand_room(const SuiteTask& task, size_t problem, size_t tokens, int64_t l
         suite_place(task, problem), tokens, longest);
 }
 
-std::vector<int32_t> generation_prompt(const SuiteTask& task, size_t problem, const Tokenizer& tokenizer) {
-  const std::string question(strip(suite_text(task, problem, task.question_field)));
-  const std::string text = examples_text(task, problem) + question + task.delimiter;
-  return text_ids(task, std::string(strip(text)), tokenizer);
-}
-
 ChatChoice chat_choice(const SuiteTask& task, size_t problem, const Tokenizer& tokenizer,
                        const ChatTemplate& chat) {
   std::vector<AskedChoice> asked;
@@ -233,21 +258,11 @@ ChatChoice chat_choice(const SuiteTask& task, size_t problem, const Tokenizer& t
           label_tokens(task, problem, asked.back().labels, tokenizer), asked.back().right};
 }
 
-std::vector<int32_t> chat_prompt(const SuiteTask& task, size_t problem, const ChatTemplate& chat) {
-  std::vector<std::string> texts;
-  for (const size_t example : task.examples_for(problem)) {
-    texts.push_back(suite_text(task, example, task.question_field));
-    texts.push_back(suite_text(task, example, task.answer_field));
-  }
-  texts.push_back(suite_text(task, problem, task.question_field));
-  std::vector<Message> messages;
-  for (const std::string& text : texts) {
-    if (const auto token = chat.smuggled_token(text); !token.empty())
-      throw data_error("{} holds '{}', a control token that this tokenizer cannot spell out.",
-                       suite_place(task, problem), token);
-    messages.push_back({messages.size() % 2 ? Role::kAssistant : Role::kUser, text});
-  }
-  return chat.prompt(messages);
+std::vector<int32_t> writing_prompt(const SuiteTask& task, size_t problem, const SuiteModel& model) {
+  auto ids = task.chats() ? chat_prompt(task, problem, *model.chat)
+                          : generation_prompt(task, problem, model.tokenizer);
+  demand_room(task, problem, ids.size(), longest_prompt(model.model.config()));
+  return ids;
 }
 
 }  // namespace tightloop

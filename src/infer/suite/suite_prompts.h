@@ -10,6 +10,8 @@
 
 namespace tightloop {
 
+struct SuiteModel;
+
 /// A text whose tokens [start, end) are scored: one choice of a problem, or its continuation.
 struct ScoredText {
   size_t problem = 0, choice = 0;
@@ -25,8 +27,9 @@ int32_t begin_token(const SuiteTask& task, const Tokenizer& tokenizer);
 
 /// A data error where a problem lacks what its task asks for.
 void check_problem(const SuiteTask& task, size_t problem);
-/// The same, of what only a tokenizer can tell: labels of one token, a context that its text begins with.
-void check_tokens(const SuiteTask& task, size_t problem, const Tokenizer& tokenizer);
+/// The same, of what only a model and its tokenizer can tell: labels of one token, a context that its text
+/// begins with, room for the prompt.
+void check_prompt(const SuiteTask& task, size_t problem, const SuiteModel& model);
 
 /// The texts of a problem of the kinds multiple_choice (one for each choice, which share their beginning),
 /// schema (which share their end) and language_modeling (one), written and cut into tokens as nanochat's
@@ -37,8 +40,9 @@ std::vector<ScoredText> scored_texts(const SuiteTask& task, size_t problem, cons
 /// A data error where the model cannot read so many tokens, of a prompt that cannot lose its beginning.
 void demand_room(const SuiteTask& task, size_t problem, size_t tokens, int64_t longest);
 
-/// What a problem of the kind generation is asked with.
-std::vector<int32_t> generation_prompt(const SuiteTask& task, size_t problem, const Tokenizer& tokenizer);
+/// What a problem is asked with that is answered in writing: a chat's question, or a text. A data error where
+/// the model cannot read so much.
+std::vector<int32_t> writing_prompt(const SuiteTask& task, size_t problem, const SuiteModel& model);
 
 /// A chat's multiple choice: the prompt, a token for each label, and which of them is right.
 struct ChatChoice {
@@ -48,8 +52,5 @@ struct ChatChoice {
 };
 ChatChoice chat_choice(const SuiteTask& task, size_t problem, const Tokenizer& tokenizer,
                        const ChatTemplate& chat);
-
-/// A question as a user's turn, the examples' questions and answers as turns before it.
-std::vector<int32_t> chat_prompt(const SuiteTask& task, size_t problem, const ChatTemplate& chat);
 
 }  // namespace tightloop

@@ -29,7 +29,7 @@ struct TrainingSuite {
     if (!chat && std::ranges::any_of(suite.tasks, &SuiteTask::chats))
       ChatTemplate(recipe.chat, task.tokenizer());  // which says why there is none
     check_suite(suite, model, options);
-    check_problems(suite, model.tokenizer);
+    check_problems(suite, model);
   }
 
   Task::Evaluation measure() const {

@@ -36,11 +36,40 @@ std::optional<std::string> marked_number(std::string_view text) {
   return {};
 }
 
+bool is_digit(std::string_view text, size_t at) {
+  return at < text.size() && text[at] >= '0' && text[at] <= '9';
+}
+
+/// Where the number ends that begins here: commas stand between its thousands, and a digit behind its point.
+size_t number_end(std::string_view text, size_t begin) {
+  size_t end = begin;
+  while (is_digit(text, end)) ++end;
+  const auto thousands = [&] {
+    return text.substr(end).starts_with(',') && is_digit(text, end + 1) && is_digit(text, end + 2) &&
+           is_digit(text, end + 3) && !is_digit(text, end + 4);
+  };
+  if (end > begin && end - begin <= 3)
+    while (thousands()) end += 4;
+  if (!text.substr(end).starts_with('.') || !is_digit(text, end + 1)) return end;
+  for (++end; is_digit(text, end);) ++end;
+  return end;
+}
+
 std::optional<double> last_number(std::string_view text) {
-  const size_t last = text.find_last_of("0123456789");
-  if (last == text.npos) return {};
-  const size_t begin = text.find_last_not_of(kNumberCharacters, last) + 1;
-  std::string number(text.substr(begin, last + 1 - begin));
+  size_t begin = text.npos, end = 0;
+  for (size_t at = 0; at < text.size();) {
+    // A point begins a number only where none ends in it, and it is no dot of several.
+    const bool point = text[at] == '.' && is_digit(text, at + 1) &&
+                       (at == 0 || (text[at - 1] != '.' && !is_digit(text, at - 1)));
+    if (!point && !is_digit(text, at)) {
+      ++at;
+      continue;
+    }
+    begin = at;
+    at = end = number_end(text, at);
+  }
+  if (begin == text.npos) return {};
+  std::string number(text.substr(begin, end - begin));
   std::erase(number, ',');
   const auto before = text.substr(0, text.find_last_not_of('$', begin - 1) + 1);  // -$5
   const bool minus = begin > 0 && before.ends_with('-');
@@ -55,9 +84,7 @@ std::optional<double> last_number(std::string_view text) {
 std::vector<Prompt> prompts_of(const SuiteTask& task, const SuiteModel& model) {
   std::vector<Prompt> prompts;
   for (size_t problem = 0; problem < task.problems.size(); ++problem) {
-    const auto ids = task.chats() ? chat_prompt(task, problem, *model.chat)
-                                  : generation_prompt(task, problem, model.tokenizer);
-    demand_room(task, problem, ids.size(), longest_prompt(model.model.config()));
+    const auto ids = writing_prompt(task, problem, model);
     for (int64_t sample = 0; sample < task.samples; ++sample)
       prompts.push_back({ids, static_cast<uint64_t>(sample)});
   }
