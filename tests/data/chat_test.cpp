@@ -214,20 +214,28 @@ TEST(JsonRecords, ChoicesKeepTheirLabels) {
 }
 
 TEST(JsonRecords, CalculationsOfGsm8k) {
-  std::string text = R"({"question":"q","answer":"It is 48/2=<<48/2=24>>24.\n<<1=1>>#### 24"})";
-  text.reserve(text.size() + kRecordPadding);
-  Record record;
-  record.bytes = text;
+  const auto chat = std::make_shared<ChatTemplate>(form(ChatForm::kNanochat), chat_tokenizer());
   DataConfig config;
   config.format = RecordFormat::kGsm8k;
-  Rendered out;
-  const auto chat = std::make_shared<ChatTemplate>(form(ChatForm::kNanochat), chat_tokenizer());
-  make_json_renderer(config, chat_tokenizer(), chat)->render(record, out);
-  EXPECT_EQ(
-      shown(out.ids, out.mask),
-      "{bos}{user_start}q{user_end}{assistant_start}[It is "
-      "48/2={python_start}48/2{python_end}]{output_start}24"
-      "{output_end}[24.\n{python_start}1{python_end}]{output_start}1{output_end}[#### 24{assistant_end}]");
+  const auto answered = [&](const std::string& answer) {
+    std::string text = R"({"question":"q","answer":")" + answer + "\"}";
+    text.reserve(text.size() + kRecordPadding);
+    Record record;
+    record.bytes = text;
+    Rendered out;
+    make_json_renderer(config, chat_tokenizer(), chat)->render(record, out);
+    const std::string whole = shown(out.ids, out.mask);
+    const size_t begin = whole.find("_start}[") + 8;
+    return whole.substr(begin, whole.rfind("{assistant_end}]") - begin);
+  };
+  EXPECT_EQ(answered(R"(It is 48/2=<<48/2=24>>24.\n<<1=1>>#### 24)"),
+            "It is 48/2={python_start}48/2{python_end}]{output_start}24{output_end}"
+            "[24.\n{python_start}1{python_end}]{output_start}1{output_end}[#### 24");
+  // As nanochat's expression takes them: without a result, without anything, with a sign inside.
+  EXPECT_EQ(answered("<<48/2>>24"), "{python_start}48/2{python_end}]{output_start}{output_end}[24");
+  EXPECT_EQ(answered("<<=5>>5"), "{python_start}{python_end}]{output_start}5{output_end}[5");
+  for (const char* text : {"1 <<>> 2", "<<1>2=3>> 4", "<<1=1> >", "a << b"}) EXPECT_EQ(answered(text), text);
+  EXPECT_EQ(answered("<<1> <<2=2>>2"), "<<1> {python_start}2{python_end}]{output_start}2{output_end}[2");
 }
 
 TEST(JsonRecords, BadOnes) {

@@ -297,27 +297,33 @@ void read_messages(dom::element value, const DataConfig& config, ReadConversatio
     throw BadRecord{BadKind::kNoAssistant, "no turn of the assistant to learn from"};
 }
 
-// The part before the last = is code, the part behind it is what comes back.
+// The part before the last = is code, the part behind it is what comes back, be it nothing. As nanochat does,
+// which takes what <<[^>]+>> matches.
 void split_calculations(std::vector<Message>& messages) {
   const std::string_view answer = messages.back().text;
   messages.pop_back();
   const size_t first = messages.size();
   const auto add = [&](std::string_view text, Message::Part part) {
-    if (!text.empty()) messages.push_back({Role::kAssistant, text, part, messages.size() == first, false});
+    messages.push_back({Role::kAssistant, text, part, messages.size() == first, false});
   };
-  size_t at = 0;
-  for (;;) {
-    const size_t open = answer.find("<<", at), close = open == answer.npos ? open : answer.find(">>", open);
-    if (close == answer.npos) break;
+  size_t done = 0;
+  const auto add_text = [&](size_t end) {
+    if (end > done) add(answer.substr(done, end - done), Message::Part::kText);
+  };
+  for (size_t open = 0; (open = answer.find("<<", open)) != answer.npos;) {
+    const size_t close = answer.find('>', open);
+    if (close == answer.npos || close == open + 2 || !answer.substr(close).starts_with(">>")) {
+      ++open;
+      continue;
+    }
     const std::string_view inside = answer.substr(open + 2, close - open - 2);
-    const size_t equals = inside.rfind('=');
-    add(answer.substr(at, open - at), Message::Part::kText);
+    const size_t equals = std::min(inside.rfind('='), inside.size());
+    add_text(open);
     add(inside.substr(0, equals), Message::Part::kCode);
-    if (equals != inside.npos) add(inside.substr(equals + 1), Message::Part::kOutput);
-    at = close + 2;
+    add(inside.substr(std::min(equals + 1, inside.size())), Message::Part::kOutput);
+    open = done = close + 2;
   }
-  add(answer.substr(at), Message::Part::kText);
-  if (messages.size() == first) throw BadRecord{BadKind::kEmpty, "the answer is empty"};
+  add_text(answer.size());
   messages.back().closes = true;
 }
 
