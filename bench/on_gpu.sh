@@ -43,8 +43,8 @@ sanitizer() {
       --gtest_brief=1 --gtest_filter="$filter:-*Cudnn*:*ManyRowsAreTheRowsAlone*" >"$out/$tool.txt" 2>&1 </dev/null
     row "compute-sanitizer $tool" "exit $?, $(grep 'SUMMARY' "$out/$tool.txt" | tail -1 | sed 's/=* *//'), $((SECONDS - started)) s"
   done <<'END'
-memcheck *RmsNorm*/cuda:*Rope*/cuda:*Swiglu*/cuda:*CrossEntropy*/cuda:*FusedHead*/cuda:*Adamw*/cuda:*MuonOn*/cuda:*GradientNorm*/cuda:*LossBuffer*/cuda:*Dropout*/cuda:*Stamp*/cuda:*AttentionOn*/cuda:*ResidualNorm*/cuda:*Activation*/cuda:*SplitHeads*/cuda:*EmbeddingOn*/cuda:*Fp8On*/cuda:*GatedAddOn*/cuda:*GeluLinearOn*/cuda:*ExpertRowsOn*/cuda:*SampleTokensOn*/cuda:*LikeliestTokensOn*/cuda:*FewRowsOn*/cuda:*PagedAttentionOn*/cuda:*QuantizedLinearOn*/cuda
-racecheck *RmsNorm*/cuda:*Swiglu*/cuda:*GradientNorm*/cuda:*CrossEntropy*/cuda:*AttentionOn*/cuda:*ResidualNorm*/cuda:*Activation*/cuda:*SplitHeads*/cuda:*EmbeddingOn*/cuda:*Fp8On*/cuda:*GatedAddOn*/cuda:*ExpertRowsOn*/cuda:*SampleTokensOn*/cuda:*LikeliestTokensOn*/cuda:*FewRowsOn*/cuda:*PagedAttentionOn*/cuda:*QuantizedLinearOn*/cuda
+memcheck *RmsNorm*/cuda:*Rope*/cuda:*Swiglu*/cuda:*CrossEntropy*/cuda:*FusedHead*/cuda:*Adamw*/cuda:*MuonOn*/cuda:*GradientNorm*/cuda:*LossBuffer*/cuda:*Dropout*/cuda:*Stamp*/cuda:*AttentionOn*/cuda:*ResidualNorm*/cuda:*Activation*/cuda:*SplitHeads*/cuda:*EmbeddingOn*/cuda:*Fp8On*/cuda:*GatedAddOn*/cuda:*GeluLinearOn*/cuda:*ExpertRowsOn*/cuda:*SampleTokensOn*/cuda:*LikeliestTokensOn*/cuda:*FewRowsOn*/cuda:*NormedLinear*/cuda:*SwigluLinear*/cuda:*PagedAttentionOn*/cuda:*QuantizedLinearOn*/cuda
+racecheck *RmsNorm*/cuda:*Swiglu*/cuda:*GradientNorm*/cuda:*CrossEntropy*/cuda:*AttentionOn*/cuda:*ResidualNorm*/cuda:*Activation*/cuda:*SplitHeads*/cuda:*EmbeddingOn*/cuda:*Fp8On*/cuda:*GatedAddOn*/cuda:*ExpertRowsOn*/cuda:*SampleTokensOn*/cuda:*LikeliestTokensOn*/cuda:*FewRowsOn*/cuda:*NormedLinear*/cuda:*SwigluLinear*/cuda:*PagedAttentionOn*/cuda:*QuantizedLinearOn*/cuda
 initcheck *Fp8On*/cuda:*GatedAddOn*/cuda:*Activation*/cuda:*CrossEntropy*/cuda
 END
 }

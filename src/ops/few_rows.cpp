@@ -62,20 +62,33 @@ int64_t most_rows(const Tensor& x, int64_t outputs) {
   return x.scalar_type() == at::kBFloat16 && torch_has_bf16 ? 1 : 4;
 }
 
+/// Whether the kernels multiply by this weight, without gradients.
+bool multiplies(const Tensor& x, const Tensor& weight, const Optional& bias) {
+  for (const Tensor* other : {&weight, bias ? &*bias : &weight})
+    if (other->scalar_type() != x.scalar_type() || other->device() != x.device() ||
+        (at::GradMode::is_enabled() && other->requires_grad()))
+      return false;
+  return has_kernel(x) && !(at::GradMode::is_enabled() && x.requires_grad()) &&
+         weight.size(1) * x.element_size() % 16 == 0 && is_flat(weight);
+}
+
 }  // namespace
 
 bool few_rows_take(const Tensor& x, const Tensor& weight, const Optional& bias) {
   if (weight.dim() != 2 || x.dim() == 0 || x.numel() == 0 || weight.size(0) == 0) return false;
   const int64_t I = weight.size(1);
-  if (x.size(-1) != I || x.numel() > most_rows(x, weight.size(0)) * I || !has_kernel(x) ||
-      !registered(few_rows_op(), x))
-    return false;
-  for (const Tensor* other : {&weight, bias ? &*bias : &weight})
-    if (other->scalar_type() != x.scalar_type() || other->device() != x.device() ||
-        (at::GradMode::is_enabled() && other->requires_grad()))
-      return false;
-  return !(at::GradMode::is_enabled() && x.requires_grad()) && I * x.element_size() % 16 == 0 &&
-         is_flat(weight);
+  return x.size(-1) == I && x.numel() <= most_rows(x, weight.size(0)) * I && registered(few_rows_op(), x) &&
+         multiplies(x, weight, bias);
+}
+
+bool few_made_rows_take(const Tensor& x, const Tensor& weight, const Optional& bias) {
+  // Each block makes all rows again. Of a Hopper's multiprocessor SwiGLU of four takes half as long as it
+  // waits for the weight, of eight longer; and a block has 48 KB of shared memory without asking.
+  constexpr int64_t kMostRows = 4, kMostBytes = 40 << 10;
+  if (weight.dim() != 2 || x.dim() == 0 || x.numel() == 0 || weight.size(0) == 0) return false;
+  const int64_t N = x.numel() / x.size(-1);
+  return N <= kMostRows && x.element_size() == 2 && N * weight.size(1) * 2 <= kMostBytes &&
+         multiplies(x, weight, bias);
 }
 
 Tensor few_rows_linear(const Tensor& x, const Tensor& weight, const Optional& bias) {

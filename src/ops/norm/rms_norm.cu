@@ -1,5 +1,6 @@
 #include "ops/column_sums.cuh"
 #include "ops/norm/rms_norm_launch.h"
+#include "ops/norm_weight.cuh"
 #include "ops/rows.cuh"
 
 namespace tightloop::ops::cuda {
@@ -11,18 +12,6 @@ template <class T>
 __device__ inline float number(const void* at, bool wide) {
   if (!at) return 1;
   return wide ? *static_cast<const float*>(at) : to_float(*static_cast<const T*>(at));
-}
-
-template <class T, int kVec>
-__device__ inline void load_weight(const RmsNormScales& scales, int i, float (&weight)[kVec]) {
-  if (!scales.weight) {
-#pragma unroll
-    for (int k = 0; k < kVec; ++k) weight[k] = 1;
-  } else if (scales.float_weight) {
-    load(static_cast<const float*>(scales.weight) + i, weight);
-  } else {
-    load(static_cast<const T*>(scales.weight) + i, weight);
-  }
 }
 
 template <class T, int kThreads, int kRows, int kChunks>
@@ -59,7 +48,7 @@ __global__ void __launch_bounds__(kThreads* kRows) rms_norm_forward_kernel(const
   Largest<T> largest(c.most);
   for_chunks<kVec, kThreads, kChunks>(D, [&](int chunk, int i) {
     float weight[kVec];
-    load_weight<T>(c.scales, i, weight);
+    load_norm_weight<T>(c.scales.weight, c.scales.float_weight, i, weight);
 #pragma unroll
     for (int k = 0; k < kVec; ++k) v[chunk][k] *= scale * weight[k];
     largest.see(v[chunk]);
@@ -99,7 +88,7 @@ __global__ void __launch_bounds__(kThreads* kRows) rms_norm_backward_kernel(cons
         float weight[kVec];
         ahead.load(kSum, chunk, v[chunk]);
         ahead.load(kDnormed, chunk, g[chunk]);
-        load_weight<T>(c.scales, i, weight);
+        load_norm_weight<T>(c.scales.weight, c.scales.float_weight, i, weight);
 #pragma unroll
         for (int k = 0; k < kVec; ++k) {
           v[chunk][k] *= scale;
