@@ -9,8 +9,12 @@
 #include <algorithm>
 
 #include "ops/decode/likeliest_tokens.h"
+#include "ops/decode/normed_linear.h"
 #include "ops/decode/sample_tokens.h"
+#include "ops/decode/swiglu_linear.h"
 #include "ops/linear.h"
+#include "ops/norm/rms_norm.h"
+#include "ops/pointwise/swiglu.h"
 #include "ops/quantized_linear.h"
 
 namespace tightloop {
@@ -26,6 +30,7 @@ class DecodeMaker {
 
   std::vector<OpCase> all() {
     for (const auto& [O, I] : s_.weights) few_rows(O, I);
+    for (const auto& [O, I] : s_.weights) O > I ? normed_rows(O, I) : swiglu_rows(O, I);
     for (const auto format : {ops::WeightFormat::kInt8, ops::WeightFormat::kInt4})
       for (const auto& [O, I] : s_.weights) packed_rows(format, O, I);
     for (const int64_t N : s_.rows) {
@@ -51,27 +56,66 @@ class DecodeMaker {
     return at::randn(shape, options_.dtype(at::kFloat)).to(options_.dtype());
   }
 
+  /// Behind inputs[0], so many weights that a product does not find its own in a cache.
+  void add_weights(Tensors& inputs, int64_t O, int64_t I) const {
+    const int64_t bytes = O * I * static_cast<int64_t>(options_.dtype().itemsize());
+    const int64_t count = std::max<int64_t>(1, s_.weight_bytes / bytes);
+    for (int64_t i = 0; i < count; ++i) inputs.push_back(some({O, I}));
+  }
+  /// product(rows, weight) for each of the weights.
+  template <class Product>
+  static OpCase::Function products(Product product) {
+    return [=](const Tensors& in) {
+      at::Tensor last;
+      for (size_t i = 1; i < in.size(); ++i) last = product(in[0], in[i]);
+      return last;
+    };
+  }
+  /// Bytes of `inputs`, where each product reads so many rows and columns besides its weight and makes N x O.
+  double bytes_of(const Tensors& inputs, int64_t read, int64_t N, int64_t O) const {
+    const auto weights = static_cast<int64_t>(inputs.size()) - 1;
+    return static_cast<double>(weights) * static_cast<double>(options_.dtype().itemsize()) *
+           static_cast<double>(inputs[1].numel() + read + N * O);
+  }
+
   /// Some rows by each of many weights.
   void few_rows(int64_t O, int64_t I) {
-    const auto bytes = static_cast<int64_t>(options_.dtype().itemsize());
-    const int64_t count = std::max<int64_t>(1, s_.weight_bytes / (O * I * bytes));
     Tensors inputs(1);
-    for (int64_t i = 0; i < count; ++i) inputs.push_back(some({O, I}));
-    const auto products = [](auto&& product) {
-      return [=](const Tensors& in) {
-        at::Tensor last;
-        for (size_t i = 1; i < in.size(); ++i) last = product(in[0], in[i]);
-        return last;
-      };
-    };
+    add_weights(inputs, O, I);
     for (const int64_t N : s_.rows) {
       inputs[0] = some({N, I});
       add("linear, few rows", fmt::format("{} x {} x {}", N, I, O), inputs,
           products([](const at::Tensor& x, const at::Tensor& w) { return ops::linear(x, w); }),
           products([](const at::Tensor& x, const at::Tensor& w) { return at::linear(x, w); }),
-          static_cast<double>(count * bytes) * static_cast<double>(O * I + N * (O + I)))
+          bytes_of(inputs, N * I, N, O))
           .graph = OpCase::Graphs::kBoth;
     }
+  }
+
+  /// A row that is made in the product's kernel, against the operators one after the other.
+  void normed_rows(int64_t O, int64_t I) {
+    constexpr double kEps = 1e-6;
+    Tensors inputs{some({1, I})};
+    add_weights(inputs, O, I);
+    const at::Tensor branch = some({1, I}), norm = some({I});
+    add("add, norm and linear, few rows", fmt::format("1 x {} x {}", I, O), inputs,
+        products([=](const at::Tensor& x, const at::Tensor& w) {
+          return ops::normed_linear(x, branch, norm, kEps, w).product;
+        }),
+        products([=](const at::Tensor& x, const at::Tensor& w) {
+          return ops::linear(ops::add_rms_norm(x, branch, norm, kEps).normed, w);
+        }),
+        bytes_of(inputs, 4 * I, 1, O))
+        .graph = OpCase::Graphs::kBoth;
+  }
+  void swiglu_rows(int64_t O, int64_t I) {
+    Tensors inputs{some({1, 2 * I})};
+    add_weights(inputs, O, I);
+    add("swiglu and linear, few rows", fmt::format("1 x {} x {}", I, O), inputs,
+        products([](const at::Tensor& x, const at::Tensor& w) { return ops::swiglu_linear(x, w); }),
+        products([](const at::Tensor& x, const at::Tensor& w) { return ops::linear(ops::swiglu(x), w); }),
+        bytes_of(inputs, 2 * I, 1, O))
+        .graph = OpCase::Graphs::kBoth;
   }
 
   /// The same with weights in 8 or 4 bits, against those unpacked.
