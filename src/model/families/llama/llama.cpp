@@ -6,10 +6,11 @@
 
 #include <cmath>
 
+#include "ops/decode/normed_linear.h"
+#include "ops/decode/swiglu_linear.h"
 #include "ops/linear.h"
 #include "ops/norm/rms_norm.h"
 #include "ops/pointwise/embedding.h"
-#include "ops/pointwise/swiglu.h"
 
 namespace tightloop {
 
@@ -73,42 +74,44 @@ Forward Llama::forward(const at::Tensor& ids_BT, const Pass& pass) {
   }
   if (!loads.empty()) result.expert_loads_LE = at::stack(loads);
   if (pass.cache) pass.cache->advance(T);
-  result.hidden_BTD = begin(state, final_norm_).normed;
+  result.hidden_BTD = ops::add_rms_norm(state.residual, state.branch, final_norm_, config_.norm_eps).normed;
   return result;
 }
 
 BlockOutputs Llama::block(const BlockInputs& in, int64_t layer, AttentionScope& scope, bool balanced) const {
   const Block& block = blocks_[layer];
-  const auto first = begin(in, block.attention_norm);
-  const auto seen = scope.drop(attention(block, first.normed, layer, scope), layer, DropoutSite::kAttention);
-  const auto then = ops::add_rms_norm(first.sum, seen, block.ffn_norm, config_.norm_eps);
-  if (!config_.has_experts()) return {.residual = then.sum, .branch = feed_forward(block, then.normed)};
-  const Routing routing = route(then.normed, block.experts, config_);
-  return {.residual = then.sum,
-          .branch = run_experts(then.normed, routing, block.experts),
-          .expert_load = routing.load_E,
-          .balance = balanced ? balance_loss(routing, config_) : at::Tensor()};
+  auto then = attention(block, in, layer, scope);
+  then.branch = scope.drop(then.branch, layer, DropoutSite::kAttention);
+  return config_.has_experts() ? experts(block, then, balanced) : feed_forward(block, then);
 }
 
-ops::NormedSum Llama::begin(const BlockInputs& in, const at::Tensor& weight) const {
-  if (in.branch.defined()) return ops::add_rms_norm(in.residual, in.branch, weight, config_.norm_eps);
-  return {in.residual, ops::rms_norm(in.residual, weight, config_.norm_eps)};
-}
-
-at::Tensor Llama::attention(const Block& block, const at::Tensor& x_BTD, int64_t layer,
-                            AttentionScope& scope) const {
-  const int64_t B = x_BTD.size(0), T = x_BTD.size(1);
+BlockInputs Llama::attention(const Block& block, const BlockInputs& in, int64_t layer,
+                             AttentionScope& scope) const {
+  const int64_t B = in.residual.size(0), T = in.residual.size(1);
   const int64_t H = config_.heads, K = config_.kv_heads, S = config_.head_size;
   const auto bias = block.qkv_bias.defined() ? std::optional(block.qkv_bias) : std::nullopt;
-  const auto qkv = ops::linear(x_BTD, block.qkv, bias).view({B, T, H + 2 * K, S});
+  const auto [sum, qkv] =
+      ops::normed_linear(in.residual, in.branch, block.attention_norm, config_.norm_eps, block.qkv, bias);
   std::optional<ops::HeadNorm> norm;
   if (block.q_norm.defined()) norm = {config_.norm_eps, block.q_norm, block.k_norm};
-  const auto [q, k, v] = rotary_.split(qkv, H, scope.past(), norm, scope.positions());
-  return ops::linear(scope.attend(q, k, v, layer), block.out, {}, ops::Input::kKept);
+  const auto [q, k, v] =
+      rotary_.split(qkv.view({B, T, H + 2 * K, S}), H, scope.past(), norm, scope.positions());
+  return {sum, ops::linear(scope.attend(q, k, v, layer), block.out, {}, ops::Input::kKept)};
 }
 
-at::Tensor Llama::feed_forward(const Block& block, const at::Tensor& x_BTD) const {
-  return ops::linear(ops::swiglu(ops::linear(x_BTD, block.gate_up)), block.down);
+BlockOutputs Llama::feed_forward(const Block& block, const BlockInputs& in) const {
+  const auto [sum, gate_up] =
+      ops::normed_linear(in.residual, in.branch, block.ffn_norm, config_.norm_eps, block.gate_up);
+  return {sum, ops::swiglu_linear(gate_up, block.down)};
+}
+
+BlockOutputs Llama::experts(const Block& block, const BlockInputs& in, bool balanced) const {
+  const auto [sum, normed] = ops::add_rms_norm(in.residual, in.branch, block.ffn_norm, config_.norm_eps);
+  const Routing routing = route(normed, block.experts, config_);
+  return {.residual = sum,
+          .branch = run_experts(normed, routing, block.experts),
+          .expert_load = routing.load_E,
+          .balance = balanced ? balance_loss(routing, config_) : at::Tensor()};
 }
 
 }  // namespace tightloop

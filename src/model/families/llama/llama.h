@@ -9,7 +9,6 @@
 #include "model/parts/attention.h"
 #include "model/parts/experts.h"
 #include "model/parts/rotary.h"
-#include "ops/norm/normed_sum.h"
 
 namespace tightloop {
 
@@ -33,11 +32,11 @@ class Llama : public LanguageModel {
   };
   /// `balanced`: whether experts' balance is wanted.
   BlockOutputs block(const BlockInputs& in, int64_t layer, AttentionScope& scope, bool balanced) const;
-  /// The stream with the branch added, and normed.
-  ops::NormedSum begin(const BlockInputs& in, const at::Tensor& weight) const;
-  at::Tensor attention(const Block& block, const at::Tensor& x_BTD, int64_t layer,
-                       AttentionScope& scope) const;
-  at::Tensor feed_forward(const Block& block, const at::Tensor& x_BTD) const;
+  // A block's two parts, each from the stream and what is to be added to it to the same.
+  BlockInputs attention(const Block& block, const BlockInputs& in, int64_t layer,
+                        AttentionScope& scope) const;
+  BlockOutputs feed_forward(const Block& block, const BlockInputs& in) const;
+  BlockOutputs experts(const Block& block, const BlockInputs& in, bool balanced) const;
 
   at::Tensor embedding_, final_norm_, head_;
   std::vector<Block> blocks_;

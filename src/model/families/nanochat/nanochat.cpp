@@ -9,6 +9,7 @@
 
 #include <cmath>
 
+#include "ops/decode/normed_linear.h"
 #include "ops/linear.h"
 #include "ops/norm/rms_norm.h"
 #include "ops/pointwise/activation.h"
@@ -93,9 +94,9 @@ Nanochat::Stream Nanochat::block(const Inputs& in, const at::Tensor& ids_BT, con
   const Block& block = blocks_[layer];
   const auto begin = ops::mix_rms_norm(in.stream.x0, in.stream.residual, in.stream.branch, config_.norm_eps,
                                        {.x = in.x0_scales[layer], .y = in.residual_scales[layer]});
-  const auto then = ops::add_rms_norm(begin.sum, attention(block, begin.normed, ids_BT, order, layer, scope),
-                                      {}, config_.norm_eps);
-  return {.x0 = begin.x, .residual = then.sum, .branch = feed_forward(block, then.normed)};
+  const auto [sum, up] = ops::normed_linear(
+      begin.sum, attention(block, begin.normed, ids_BT, order, layer, scope), {}, config_.norm_eps, block.up);
+  return {.x0 = begin.x, .residual = sum, .branch = feed_forward(block, up)};
 }
 
 at::Tensor Nanochat::norm(const at::Tensor& x) const { return ops::rms_norm(x, {}, config_.norm_eps); }
@@ -137,9 +138,9 @@ at::Tensor Nanochat::attention(const Block& block, const at::Tensor& x_BTD, cons
   return ops::linear(y, block.out, {}, ops::Input::kKept);
 }
 
-at::Tensor Nanochat::feed_forward(const Block& block, const at::Tensor& x_BTD) const {
-  return ops::linear(ops::activation(ops::linear(x_BTD, block.up), {}, ops::ActivationKind::kReluSquare),
-                     block.down, {}, ops::Input::kKept);
+at::Tensor Nanochat::feed_forward(const Block& block, const at::Tensor& up_BTF) const {
+  return ops::linear(ops::activation(up_BTF, {}, ops::ActivationKind::kReluSquare), block.down, {},
+                     ops::Input::kKept);
 }
 
 }  // namespace tightloop

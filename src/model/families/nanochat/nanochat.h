@@ -54,7 +54,8 @@ class Nanochat : public LanguageModel {
   at::Tensor smear(const at::Tensor& x_BTD, const Pass& pass) const;
   at::Tensor attention(const Block& block, const at::Tensor& x_BTD, const at::Tensor& ids_BT,
                        const ops::TokenOrder& order, int64_t layer, AttentionScope& scope) const;
-  at::Tensor feed_forward(const Block& block, const at::Tensor& x_BTD) const;
+  /// What comes behind the product with `up`.
+  at::Tensor feed_forward(const Block& block, const at::Tensor& up_BTF) const;
 
   at::Tensor embedding_, head_;
   at::Tensor residual_scales_, x0_scales_, smear_gate_, smear_scale_, backout_scale_;
