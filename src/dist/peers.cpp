@@ -21,17 +21,17 @@ namespace tightloop {
 
 namespace {
 
-constexpr std::chrono::milliseconds kLook{500};    // how often a waiting call looks whether all are alive
-constexpr std::chrono::milliseconds kTick{200};    // how often the ticker does
-constexpr std::chrono::milliseconds kGrace{1500};  // for the host to notice a fault by itself
-constexpr std::chrono::milliseconds kPoll{500};    // how often one that waits for others to arrive looks
-constexpr std::chrono::seconds kReadFault{1};      // for others to read it, while there is no heartbeat
+constexpr std::chrono::milliseconds kLook{500};      // how often a waiting call looks whether all are alive
+constexpr std::chrono::milliseconds kTick{200};      // how often the ticker does
+constexpr std::chrono::milliseconds kGrace{1500};    // for the host to notice a fault by itself
+constexpr std::chrono::milliseconds kPoll{500};      // how often one that waits for others to arrive looks
+constexpr std::chrono::milliseconds kTellPlace{50};  // how often rank 0 tells them where, meanwhile
+constexpr std::chrono::seconds kReadFault{1};        // for others to read it, while there is no heartbeat
 
-/// A launcher's store outlives us, and others may meet there after us: in this process, or when it is
-/// started again.
+/// A launcher's store outlives us, and others may meet there after us in this process.
 std::string next_prefix(const Rendezvous& rendezvous) {
   static int met = 0;
-  return fmt::format("tightloop/{}/{}", rendezvous.attempt, met++);
+  return fmt::format("tightloop/{}/{}", rendezvous.run, met++);
 }
 
 std::string host_name() {
@@ -73,6 +73,7 @@ Peers::Peers(const Rendezvous& rendezvous, const Processes::Timing& timing, Last
                   std::chrono::duration_cast<std::chrono::seconds>(timing.join).count());
       });
       store_ = connect(timing, serves());
+      if (rendezvous_.store_runs) find_place(timing);
       join(timing);
     }
     const auto own = c10::make_intrusive<c10d::PrefixStore>(prefix_, connect(timing, /*serve=*/false));
@@ -184,6 +185,13 @@ Store Peers::named(const std::string& name) const {
   return c10::make_intrusive<c10d::PrefixStore>(prefix_ + "/" + name, store_);
 }
 
+void Peers::find_place(const Processes::Timing& timing) {
+  place_.emplace(named("start"));
+  const auto told = rendezvous_.rank == 0 ? place_->own() : place_->ask(timing.join);
+  if (!told) throw not_arrived(0, timing);
+  prefix_ += "/" + *told;
+}
+
 void Peers::join(const Processes::Timing& timing) {
   using Clock = std::chrono::steady_clock;
   const auto store = c10::make_intrusive<c10d::PrefixStore>(prefix_, store_);
@@ -208,7 +216,9 @@ void Peers::join(const Processes::Timing& timing) {
   for (int rank = 0; rank < rendezvous_.world;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
     if (left.count() <= 0) throw fail_to_join(*store, not_arrived(rank, timing));
-    if (Heartbeat::wait_for(*store, rank, std::min(kPoll, left))) {
+    const bool tells = place_ && rendezvous_.rank == 0;
+    if (tells) place_->tell();
+    if (Heartbeat::wait_for(*store, rank, std::min(tells ? kTellPlace : kPoll, left))) {
       ++rank;
     } else if (const auto fault = Heartbeat::decide(*store, {})) {
       throw fail_to_join(*store, fault->error());

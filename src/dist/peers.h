@@ -15,6 +15,7 @@
 #include "core/terminal/progress_line.h"
 #include "dist/board.h"
 #include "dist/heartbeat.h"
+#include "dist/meeting_place.h"
 #include "dist/process_group.h"
 #include "dist/processes.h"
 #include "dist/rendezvous.h"
@@ -57,6 +58,8 @@ class Peers {
  private:
   Store connect(const Processes::Timing& timing, bool serve) const;
   Store named(const std::string& name) const;
+  /// Where the store has been of others before.
+  void find_place(const Processes::Timing& timing);
   void join(const Processes::Timing& timing);
   Error not_arrived(int rank, const Processes::Timing& timing) const;
   /// While there is no heartbeat yet.
@@ -70,7 +73,8 @@ class Peers {
   void part(bool failing);
 
   const Rendezvous rendezvous_;
-  const std::string prefix_;
+  std::string prefix_;
+  std::optional<MeetingPlace> place_;
   const int exceptions_;  // under way when this was made
   const LastResort last_resort_;
   std::atomic<int> holds_ = 0;

@@ -22,8 +22,7 @@ Rendezvous by_torchrun(bool torchrun) {
   rendezvous.address = variable("MASTER_ADDR");
   rendezvous.port = static_cast<uint16_t>(variable_number("MASTER_PORT", 1, 65535));
   rendezvous.store_runs = variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
-  rendezvous.attempt =
-      fmt::format("{}/{}", variable("TORCHELASTIC_RUN_ID"), variable("TORCHELASTIC_RESTART_COUNT"));
+  rendezvous.run = variable("TORCHELASTIC_RUN_ID");
   rendezvous.group_of_one = variable("TIGHTLOOP_GROUP_OF_ONE") == "1";
   rendezvous.launcher = torchrun ? "torchrun" : "RANK and WORLD_SIZE in the environment";
   return rendezvous;

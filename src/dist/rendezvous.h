@@ -13,7 +13,7 @@ struct Rendezvous {
   std::string address;
   uint16_t port = 0;
   bool store_runs = false;  // the launcher itself serves the store; otherwise rank 0 does
-  std::string attempt{};  // the launcher's run and how often it was restarted: such stores outlive processes
+  std::string run{};        // the launcher's: its store may be used by several
   /// For tests and measurements (TIGHTLOOP_GROUP_OF_ONE=1): one process too goes the way of several.
   bool group_of_one = false;
   std::string launcher{};  // for people: who started the processes

@@ -207,10 +207,8 @@ INSTANTIATE_TEST_SUITE_P(Each, GpuCollectives, ::testing::Values("cuda"),
 
 // NCCL in a world of one: more need more GPUs.
 TEST_P(GpuCollectives, GiveWhatTheyGet) {
-  Processes processes(Rendezvous{.address = "127.0.0.1",
-                                 .port = static_cast<uint16_t>(free_port()),
-                                 .attempt = {},
-                                 .group_of_one = true});
+  Processes processes(Rendezvous{
+      .address = "127.0.0.1", .port = static_cast<uint16_t>(free_port()), .run = {}, .group_of_one = true});
   expect_right_values(processes, device);
 }
 
