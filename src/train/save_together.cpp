@@ -20,7 +20,8 @@ bool Trainer::save_together(int64_t step, bool last, bool passing) {
   history_.wait();
   const auto failed = [&] { return processes_.any(processes_.main() && history_.save_failed()); };
   // Where it did not work once, the main process collects all from then on.
-  if (shared_files_ && failed()) return false;
+  if (shared_files_ && !shared_files_->given_up() && failed()) shared_files_->give_up();
+  if (shared_files_ && shared_files_->given_up()) return false;
   if (!shared_files_)
     shared_files_ = std::make_shared<SharedCheckpoint>(
         SharedFile(kWeightsFile, optimizer_->weight_slices(), task_->frozen(), processes_),

@@ -1,7 +1,10 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 
+#include <sys/resource.h>
+
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 
 #include "dist/several.h"
@@ -211,6 +214,38 @@ TEST(Sharding, AllProcessesWriteOneFile) {
   write_file_whole(path, bytes);
   EXPECT_CONTAINS(error_of(ExitCode::kCheckpoint, [&] { load_checkpoint(checkpoints, 6); }), "checksum");
   EXPECT_EQ(load_checkpoint(checkpoints).step, 4) << "the newest that is whole";
+}
+
+/// Steps of the checkpoints, and how many saves events.jsonl says have failed.
+std::pair<std::vector<int64_t>, size_t> saved_and_failed(const RunFolder& run) {
+  const auto events = read_file(run.events());
+  size_t failed = 0;
+  for (size_t at = events.find("save_failed"); at != events.npos; at = events.find("save_failed", at + 1))
+    ++failed;
+  return {checkpoint_steps(run.checkpoints()), failed};
+}
+
+// A disk that one process cannot write to costs a save, and not every second one.
+TEST(Sharding, AfterAFailedSaveTogetherTheMainProcessCollects) {
+  if (!in_child()) return expect_success(2);
+  const fs::path folder = std::getenv("TIGHTLOOP_TEST_FOLDER");
+  auto recipe = recipe_for({.world = 2, .shard = Sharding::kOptimizer}, 10);
+  recipe.train.save_steps = 2, recipe.train.keep_checkpoints = 0;
+  Processes processes;
+  if (!processes.main()) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit few{1000, RLIM_INFINITY};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &few), 0);
+  }
+  trained_by(recipe, folder / "run", &processes);
+  if (!processes.main()) {
+    const rlimit all{RLIM_INFINITY, RLIM_INFINITY};
+    ::setrlimit(RLIMIT_FSIZE, &all);
+    return;
+  }
+  const auto [saved, failed] = saved_and_failed(RunFolder(folder / "run"));
+  EXPECT_EQ(saved, (std::vector<int64_t>{4, 6, 8, 10}));
+  EXPECT_EQ(failed, 1u);
 }
 
 // What bf16 costs where gradients are added up in it, as a figure: fp32 must be the nearer one.

@@ -65,6 +65,10 @@ class SharedCheckpoint {
   /// The main process's, after each save, good or not: the others may be waiting for its begin.
   void end() noexcept;
 
+  /// Once a save has failed, in all processes: a disk that does not take what several write may never do.
+  void give_up() { given_up_ = true; }
+  bool given_up() const { return given_up_; }
+
  private:
   nlohmann::json write_own(const std::filesystem::path& folder, const Part& part) const;
   std::string post_name(const std::string& what) const;
@@ -73,6 +77,7 @@ class SharedCheckpoint {
   Processes& processes_;
   const int64_t number_;  // among all of them that this process has made: what is posted outlives one
   int64_t saves_ = 0;     // that are over
+  bool given_up_ = false;
   enum { kIdle, kBegun, kDone } state_ = kIdle;  // of the save at work, in the main process
 };
 
