@@ -9,10 +9,11 @@ here and removed again. Training is Gloo's, on the CPU, of a small model on made
 
 For each number of processes a run without limit measures how long each computes, with as many of them at work as
 later. 'tightloop fit --world' simulates the step from these times and from the link's speed, which a TCP stream in both
-directions measures. Prints milliseconds, medians over the second half of the steps: the step measured, simulated, and
-the ratio; computing and the network's time, both simulated; the time in which the first process was sending (a trace of
-its namespace's counters) and in which it waited for gradients (metrics.jsonl); what part was hidden, by these two and
-by the simulation.
+directions measures; and once more from how long the limited run itself computed, which holds what the network's threads
+take of shared cores: what is off then is the schedule of the buckets or the link. Prints milliseconds, medians over the
+second half of the steps: the step measured, simulated by both, and the ratios; computing by both, and the network's
+time; the time in which the first process was sending (a trace of its namespace's counters) and in which it waited for
+gradients (metrics.jsonl); what part was hidden, by these two and by both simulations.
 """
 import argparse, json, os, pathlib, shutil, statistics, subprocess, sys, tempfile, threading, time
 
@@ -180,8 +181,10 @@ def main():
     recipe = folder / "recipe.yaml"
     recipe.write_text(RECIPE)
     program, rows = options.program.resolve(), []
-    print(f"{'world':>5} {'Mb/s':>6} {'measured':>10} {'simulated':>10} {'ratio':>6} {'compute':>9} {'network':>9} "
-          f"{'sending':>9} {'waited':>9} {'hidden':>7} {'simulated':>10}", flush=True)
+    print(f"{'':>23} {'computing of a free run':^36} {'computing of the same run':^36}")
+    told_of = f"{'simulated':>10} {'ratio':>6} {'compute':>9} {'hidden':>7}"
+    print(f"{'world':>5} {'Mb/s':>6} {'measured':>10} {told_of}  {told_of}  {'network':>9} {'sending':>9} {'waited':>9} "
+          f"{'hidden':>7}", flush=True)
     try:
         for world in map(int, options.worlds.split(",")):
             net = Net(world)
@@ -194,15 +197,16 @@ def main():
                     name = f"limited-{world}-{mbit:g}"
                     trace = train(net, program, recipe, folder, name, options.steps, options.settings)
                     seen = metrics(folder, name)
-                    told = simulated(program, recipe, folder, free, world, link, options.latency_us, options.settings)
+                    told, own = (simulated(program, recipe, folder, run, world, link, options.latency_us, options.settings)
+                                 for run in (free, name))
                     busy = 1e3 * trace.busy(seen["begin"], seen["end"], mbit * 1e6 / 8) / max(1, seen["steps"])
                     hidden = 1 - seen["communication"] / busy if busy else 0
                     rows.append({"world": world, "mbit": mbit, "link": link, "measured": seen, "free": metrics(folder, free),
-                                 "busy_ms": busy, "hidden": hidden, "simulated": told})
-                    print(f"{world:>5} {mbit:>6g} {seen['step_time']:>10.1f} {told['step_ms']:>10.1f} "
-                          f"{told['step_ms'] / seen['step_time']:>6.3f} {told['compute_ms']:>9.1f} "
-                          f"{told['communication_ms']:>9.1f} {busy:>9.1f} {seen['communication']:>9.1f} "
-                          f"{100 * hidden:>6.1f}% {100 * told['hidden']:>9.1f}%", flush=True)
+                                 "busy_ms": busy, "hidden": hidden, "simulated": told, "simulated_of_same_run": own})
+                    by_both = "  ".join(f"{one['step_ms']:>10.1f} {one['step_ms'] / seen['step_time']:>6.3f} "
+                                        f"{one['compute_ms']:>9.1f} {100 * one['hidden']:>6.1f}%" for one in (told, own))
+                    print(f"{world:>5} {mbit:>6g} {seen['step_time']:>10.1f} {by_both}  {told['communication_ms']:>9.1f} "
+                          f"{busy:>9.1f} {seen['communication']:>9.1f} {100 * hidden:>6.1f}%", flush=True)
             finally:
                 net.close()
     finally:
