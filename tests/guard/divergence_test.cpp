@@ -72,6 +72,41 @@ TEST(Divergence, TheWayBackIsFromBeforeTheFirstSkip) {
   EXPECT_CONTAINS(error_of(ExitCode::kFailure, [&] { add(49, true); }), "before step 40");
 }
 
+// The window is as long as ten steps, and the loss may have turned in the midst of it.
+TEST(Divergence, TheWayBackIsFromBeforeTheLossesTurned) {
+  for (const int64_t turn : {3, 34}) {  // of a run that has just gone on, of one that is under way
+    TrainConfig train;
+    DivergenceGuard guard(train, kVocabulary, false,
+                          [](int64_t step) { return "before step " + std::to_string(step); });
+    int64_t step = 0;
+    const auto add = [&](double loss) {
+      StepSums sums{++step, std::vector<double>(LossBuffer::kColumns), {}, {}, {}, {}};
+      sums.values[LossBuffer::kLoss] = loss * 100, sums.values[LossBuffer::kTokens] = 100;
+      guard.step(sums);
+    };
+    while (step < turn - 1) add(3 + 0.1 * static_cast<double>(step % 3));
+    EXPECT_CONTAINS(error_of(ExitCode::kFailure,
+                             [&] {
+                               for (int i = 0; i < 20; ++i) add(6 + 5 * i);
+                             }),
+                    "before step " + std::to_string(turn));
+  }
+}
+
+// Nor is what was saved between the turn and a loss that is not finite.
+TEST(Divergence, ARiseBeforeALossThatIsNotFiniteBelongsToIt) {
+  TrainConfig train;
+  DivergenceGuard guard(train, kVocabulary, false,
+                        [](int64_t step) { return "before step " + std::to_string(step); });
+  int64_t step = 0;
+  for (const double loss : {3., 3., 3., 9., 30., 90.}) {
+    StepSums sums{++step, std::vector<double>(LossBuffer::kColumns), {}, {}, {}, {}};
+    sums.values[LossBuffer::kLoss] = loss * 100, sums.values[LossBuffer::kTokens] = 100;
+    guard.step(sums);
+  }
+  EXPECT_CONTAINS(error_of(ExitCode::kFailure, [&] { guard.evaluated(step, NAN); }), "before step 4");
+}
+
 TEST(Divergence, SpikesInARowAreToldFromGradientsThatAreNotFinite) {
   Steps steps;
   for (int i = 0; i < 20; ++i) steps.add(3);

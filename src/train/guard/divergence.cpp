@@ -38,7 +38,18 @@ DivergenceGuard::DivergenceGuard(const TrainConfig& train, int64_t vocab_size, b
       random_data_(random_data),
       way_back_(std::move(way_back)) {}
 
+// The window holds the steps before it is noticed, too: weights of a step that came after the turn are no
+// good ones to go back to, and those of one before need not be given up.
+int64_t DivergenceGuard::turned_by(int64_t step) const {
+  constexpr double kTurned = 1.2;
+  const double start = std::min(first_, least_);
+  for (const Judged& judged : window_)
+    if (judged.step < step && judged.loss > kTurned * start * judged.tokens) return judged.step;
+  return step;
+}
+
 std::string DivergenceGuard::advice(int64_t first_bad) const {
+  first_bad = turned_by(first_bad);
   return fmt::format("{} Nothing was saved after this. {}", lower_rate(train_),
                      way_back_ ? way_back_(first_bad) : "Checkpoints on disk are as they were.");
 }
@@ -124,15 +135,14 @@ void DivergenceGuard::refuse_explosion() const {
   throw failure(
       "the loss rose from {:.4g} to {:.4g} between step {} and step {} (uniform prediction gives ln V = "
       "{:.4g}). {}",
-      start, loss, window_.front().step, window_.back().step, uniform_, advice(window_.front().step));
+      start, loss, window_.front().step, window_.back().step, uniform_, advice(window_.back().step));
 }
 
 void DivergenceGuard::evaluated(int64_t step, double loss) const {
   if (std::isfinite(loss)) return;
-  throw failure(
-      "the held-out loss after step {0} is {1}: the weights have diverged. {2} If there is a checkpoint of "
-      "step {0}, it holds these weights: remove it to resume from an older one.",
-      step, std::isnan(loss) ? "not a number" : "infinite", lower_rate(train_));
+  throw failure("the held-out loss after step {} is {}: the weights have diverged. {} {}", step,
+                std::isnan(loss) ? "not a number" : "infinite", lower_rate(train_),
+                way_back_ ? way_back_(turned_by(step)) : "Checkpoints on disk are as they were.");
 }
 
 void DivergenceGuard::before_save() const {

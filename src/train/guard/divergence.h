@@ -56,7 +56,9 @@ class DivergenceGuard {
   double window_mean() const;
   void refuse_explosion() const;
   void refuse_skips(int64_t step, bool spike) const;
-  /// What to do about what began at a step.
+  /// The first step of the window, up to `step`, whose loss was above those before.
+  int64_t turned_by(int64_t step) const;
+  /// What to do about what was bad at a step.
   std::string advice(int64_t first_bad) const;
 
   const TrainConfig& train_;

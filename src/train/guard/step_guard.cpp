@@ -66,7 +66,7 @@ std::string StepGuard::way_back_here(int64_t step) const {
   if (good == steps.back())
     return fmt::format("The last good checkpoint is that of step {}: {} goes on from it.", good, command);
   return fmt::format(
-      "The last good checkpoint is that of step {}: remove those of later steps from '{}', then {} goes on "
+      "The last good checkpoint is that of step {}: move those of later steps out of '{}', then {} goes on "
       "from it.",
       good, folder_.checkpoints().string(), command);
 }
