@@ -96,6 +96,34 @@ TEST(AutoSizes, WhatIsGivenStays) {
   EXPECT_EQ(some.data.seq_len, 32);
 }
 
+TEST(AutoSizes, RowsOfAStepSuitTheDataAndNotTheProcesses) {
+  const TempFolder folder;
+  const auto planned = [&](size_t bytes, int64_t world, const std::vector<std::string>& more) {
+    write_file_whole(folder.path() / "a.txt", std::string(bytes, 'a'));
+    Recipe recipe;
+    recipe.world = world;
+    Config config = recipe.bind();
+    config.apply({"--data.source", "text", "--data.train", (folder.path() / "a.txt").string(),
+                  "--tokenizer.vocab_size", "257", "--model.layers", "1", "--model.width", "16",
+                  "--model.heads", "1", "--data.seq_len", "64", "--train.micro_batch", "0", "--train.device",
+                  "cpu"});
+    config.apply(more);
+    const std::string said = resolve_sizes(recipe, config);
+    const auto& train = recipe.train;
+    EXPECT_EQ(train.step_tokens, train.micro_batch * train.accumulate * world * 64);
+    EXPECT_NE(said.find(" " + std::to_string(train.step_tokens / 64) + " row"), said.npos) << said;
+    return train.step_tokens / 64;
+  };
+  const std::vector<std::string> one_epoch{"--train.steps", "0", "--train.epochs", "1"};
+  for (const int64_t world : {1, 2, 4, 8}) EXPECT_EQ(planned(60'000, world, one_epoch), 8) << world;
+  EXPECT_EQ(planned(60'000, 3, one_epoch), 9) << "as many as the processes can share";
+  EXPECT_EQ(planned(60'000, 16, one_epoch), 16);
+  EXPECT_EQ(planned(64 * 130, 1, one_epoch), 2) << "65 updates rather than 16";
+  EXPECT_EQ(planned(1000, 1, one_epoch), 1);
+  EXPECT_EQ(planned(1000, 1, {"--train.steps", "500"}), 8) << "passes over the data are many";
+  EXPECT_EQ(planned(60'000, 2, {"--train.steps", "500", "--train.step_tokens", "768"}), 12) << "as asked for";
+}
+
 TEST(AutoSizes, OfPairsCountASide) {
   TempFolder folder;
   std::string pairs;

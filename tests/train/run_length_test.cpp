@@ -152,5 +152,20 @@ TEST(RunLength, AResumePlansWarmUpAndEvaluationsFromItsOwnSteps) {
   EXPECT_EQ(train.eval_steps, expected.eval_steps);
 }
 
+TEST(RunLength, FewUpdatesAreSaid) {
+  TrainConfig train;
+  train.epochs = 1, train.steps = 1;
+  const auto note = few_updates_note(train, 2, 8, 512);
+  EXPECT_NE(note.find("The data fill 2 rows of 512 tokens and a step takes 8: 1 update in all"), note.npos)
+      << note;
+  EXPECT_NE(note.find("train.micro_batch"), note.npos) << note;
+  train.steps = 9;
+  EXPECT_NE(few_updates_note(train, 1, 1, 0).find("1 batch of pairs"), note.npos);
+  train.steps = 10;
+  EXPECT_EQ(few_updates_note(train, 80, 8, 512), "");
+  train.epochs = 0, train.steps = 3;
+  EXPECT_EQ(few_updates_note(train, 2, 8, 512), "") << "so many were asked for";
+}
+
 }  // namespace
 }  // namespace tightloop::testing

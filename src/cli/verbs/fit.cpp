@@ -7,16 +7,17 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/at_least.h"
+#include "cli/fit/training_memory.h"
+#include "cli/fit/world_fit.h"
 #include "cli/main_settings.h"
 #include "cli/model_recipe.h"
-#include "cli/fit/training_memory.h"
 #include "cli/verbs.h"
-#include "cli/fit/world_fit.h"
 #include "core/counted.h"
 #include "core/error.h"
 #include "core/terminal/terminal.h"
 #include "model/model_size.h"
 #include "train/run/run_length.h"
+#include "train/run/step_size.h"
 
 namespace tightloop::cli {
 
@@ -60,6 +61,9 @@ FitQuestion question(const FitArguments& options, const Settings& settings) {
     throw usage_error(
         "fit knows rows of text; how large batches of pairs are is for data.batch_tokens to say.");
   const int64_t world = std::max<int64_t>(1, options.world.world);
+  // A step that was planned is shared by so many processes, as in training.
+  if (options.world.asked() && recipe.expected_tokens > 0)
+    fit_micro_batch(recipe.train, recipe.data.seq_len, world);
   if (options.world.asked()) resolve_accumulate(recipe.train, recipe.data.seq_len, world);
   TrainingMemory memory = training_memory(recipe, options.memory, world);
   return {std::move(recipe), std::move(memory)};

@@ -1,8 +1,11 @@
 #include "train/run/run_length.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
+#include "core/counted.h"
 #include "core/error.h"
 
 namespace tightloop {
@@ -54,6 +57,21 @@ int64_t steps_of_epochs(double epochs, uint64_t epoch_samples, int64_t step_samp
   const auto samples = static_cast<int64_t>(std::ceil(wanted * (1 - kRounding)));
   const int64_t left = std::max<int64_t>(0, samples - consumed);
   return std::max<int64_t>(1, done + (left + step_samples - 1) / step_samples);
+}
+
+std::string few_updates_note(const TrainConfig& train, uint64_t epoch_samples, int64_t step_samples,
+                             int64_t row_tokens) {
+  if (train.epochs == 0 || train.steps >= kFewUpdates) return {};  // train.steps is what was asked for
+  const bool one = epoch_samples == 1;
+  return fmt::format(
+      "The data fill {} and a step takes {}: {} in all, which teach little. Smaller {} or more train.epochs "
+      "give more.",
+      row_tokens > 0 ? fmt::format("{} of {} tokens", counted(epoch_samples, "row"), row_tokens)
+                     : fmt::format("{} batch{} of pairs", epoch_samples, one ? "" : "es"),
+      step_samples, counted(train.steps, "update"),
+      row_tokens == 0         ? "data.batch_tokens"
+      : train.step_tokens > 0 ? "train.step_tokens (and train.micro_batch)"
+                              : "train.micro_batch or train.accumulate");
 }
 
 void resolve_intervals(TrainConfig& train) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "core/config.h"
 #include "train/train_config.h"
@@ -21,6 +22,12 @@ int64_t steps_of_epochs(double epochs, uint64_t epoch_samples, int64_t step_samp
 /// Fills in train.accumulate where train.step_tokens counts, for rows of `row_tokens` and so many processes.
 /// A usage error where a step is no whole number of micro-batches.
 void resolve_accumulate(TrainConfig& train, int64_t row_tokens, int64_t world);
+
+constexpr int64_t kFewUpdates = 10;
+/// Where train.epochs come to so few updates that they teach little: a sentence that says so, else an empty
+/// one. `row_tokens` 0: samples are batches of pairs.
+std::string few_updates_note(const TrainConfig& train, uint64_t epoch_samples, int64_t step_samples,
+                             int64_t row_tokens);
 
 /// Fills in what follows from train.steps: the warm-up of train.warmup_ratio, and the intervals that are -1.
 void resolve_intervals(TrainConfig& train);

@@ -98,18 +98,47 @@ void resolve_model(ModelConfig& model, const AutoSizes& sizes, const Config& con
   model.preset.clear();
 }
 
-/// Smaller micro-batches, more of them in a step, until a step fits into the device's memory.
-void fit_batch(Recipe& recipe, const ModelConfig& model, const Device& device) {
-  if (model.translates()) return;
+/// Rows of a step such that the training makes updates enough, where the data allow it. A power of two, for
+/// processes to share.
+int64_t rows_for_updates(int64_t most, double rows_of_training) {
+  constexpr double kUpdates = 60;
+  int64_t rows = most;
+  while (rows > 1 && static_cast<double>(rows) * kUpdates > rows_of_training) rows /= 2;
+  return rows;
+}
+
+/// The largest micro-batch whose steps fit into the device's memory, of those that divide a process's rows.
+void fit_batch(Recipe& recipe, const ModelConfig& model, const Device& device, int64_t rows) {
   const auto element = static_cast<int64_t>(c10::elementSize(compute_dtype(recipe.train.precision, device)));
   auto& train = recipe.train;
-  while (train.micro_batch > 1) {
+  const auto fits = [&] {
     const auto planner = MemoryPlanner(model, train, recipe.data.seq_len, element, device.is_cuda())
                              .among(recipe.dist, recipe.world);
-    if (planner.plan(planner.written()).total() <= kUsableMemory * static_cast<double>(device.total_memory()))
-      return;
-    train.micro_batch /= 2, train.accumulate *= 2;
+    return planner.plan(planner.written()).total() <=
+           kUsableMemory * static_cast<double>(device.total_memory());
+  };
+  for (int64_t micro_batch = rows; micro_batch > 0; --micro_batch) {
+    if (rows % micro_batch != 0) continue;
+    train.micro_batch = micro_batch;
+    if (fits()) return;
   }
+}
+
+/// The rows of a step do not depend on how many processes share them.
+void resolve_batch(Recipe& recipe, const ModelConfig& model, const Device& device, const Config& config,
+                   int64_t rows) {
+  auto& train = recipe.train;
+  const int64_t seq_len = recipe.data.seq_len, world = recipe.world;
+  if (train.step_tokens == 0 && config.given("train.accumulate") && train.accumulate > 1) {
+    fit_batch(recipe, model, device, rows);
+    train.accumulate *= rows / train.micro_batch;
+    return;
+  }
+  if (train.step_tokens == 0) train.step_tokens = (rows + world - 1) / world * world * seq_len;
+  const int64_t share = train.step_tokens / (seq_len * world);
+  fit_batch(recipe, model, device, std::max<int64_t>(1, std::min(share, rows)));
+  while (share % train.micro_batch != 0) --train.micro_batch;
+  train.accumulate = std::max<int64_t>(1, share / train.micro_batch);
 }
 
 bool leaves_sizes_open(const Recipe& recipe) {
@@ -207,33 +236,42 @@ std::string resolve_sizes(Recipe& recipe, const Config& config) {
   if (!open) return {};
   ModelConfig model = recipe.model;
   pairs ? model.resolve_pair(vocabulary, vocabulary, data.seq_len) : model.resolve(vocabulary, data.seq_len);
+  const bool tunes = !train.init_from.empty();
   if (!pairs && train.micro_batch == 0) {
-    train.micro_batch = sizes.rows;
-    fit_batch(recipe, model, device);
+    constexpr int64_t kTuned = 8;  // rows, of a model that has learned from many
+    const double epochs = train.epochs > 0 ? train.epochs : sizes.most_epochs;
+    const bool filled = !is_one_of(data.rows, {RowKind::kPad, RowKind::kFitPad}) && train.steps == 0;
+    const int64_t most = tunes ? std::min(kTuned, sizes.rows) : sizes.rows;
+    resolve_batch(
+        recipe, model, device, config,
+        filled ? rows_for_updates(most, epochs * tokens / static_cast<double>(data.seq_len)) : most);
   }
   const double flops = flops_per_token(model, data.seq_len);
   if (train.steps == 0 && train.epochs == 0)
     train.epochs = choose_epochs(facts, tokens, flops, sizes.most_epochs * (pairs ? kPairEpochs : 1));
-  const int64_t rows = train.micro_batch * train.accumulate;
-  const int64_t step_tokens = pairs ? data.batch_tokens * train.accumulate : rows * data.seq_len;
+  const int64_t world = recipe.world, rows = train.micro_batch * train.accumulate * world;
+  const int64_t step_tokens = pairs ? data.batch_tokens * train.accumulate * world : rows * data.seq_len;
   const double seen =
       train.epochs > 0 ? train.epochs * tokens : static_cast<double>(train.steps * step_tokens);
-  const double seconds = seen * flops / facts.flops;
+  // Processes on CPUs may share the cores of one machine.
+  const double seconds = seen * flops / facts.flops / static_cast<double>(facts.gpu ? world : 1);
   recipe.expected_tokens = tokens, recipe.expected_seconds = seconds;
-  return fmt::format(
-      "{} of text, about {} tokens{} before it is read. Planned: vocabulary {}{}, {} of {} (about "
-      "{} "
-      "parameters), {} a step, {}; {} on {}.",
-      bytes_text(facts.bytes), human_count(tokens), pairs ? " a side" : "",
-      recipe.tokenizer.size_is_chosen ? "up to " : "", vocabulary,
-      pairs ? fmt::format("{} + {} layers", model.encoder_layers, model.layers)
-            : counted(model.layers, "layer"),
-      model.width, human_count(static_cast<double>(model_size(model).total)),
-      pairs ? counted(step_tokens, "token")
-            : fmt::format("{} of {} tokens", counted(rows, "row"), data.seq_len),
-      train.epochs > 0 ? counted(train.epochs, "epoch") : counted(train.steps, "step"),
-      about_seconds(seconds),
-      facts.gpu ? "this GPU" : counted(std::llround(facts.flops / kCoreFlops), "CPU core"));
+  const auto planned =
+      tunes ? std::string()
+            : fmt::format("vocabulary {}{}, {} of {} (about {} parameters), ",
+                          recipe.tokenizer.size_is_chosen ? "up to " : "", vocabulary,
+                          pairs ? fmt::format("{} + {} layers", model.encoder_layers, model.layers)
+                                : counted(model.layers, "layer"),
+                          model.width, human_count(static_cast<double>(model_size(model).total)));
+  return fmt::format("{} of text, about {} tokens{} before it is read. Planned: {}{} a step, {}; {} on {}.",
+                     bytes_text(facts.bytes), human_count(tokens), pairs ? " a side" : "", planned,
+                     pairs ? counted(step_tokens, "token")
+                           : fmt::format("{} of {} tokens", counted(rows, "row"), data.seq_len),
+                     train.epochs > 0 ? counted(train.epochs, "epoch") : counted(train.steps, "step"),
+                     about_seconds(seconds),
+                     !facts.gpu   ? counted(std::llround(facts.flops / kCoreFlops), "CPU core")
+                     : world == 1 ? "this GPU"
+                                  : fmt::format("{} GPUs", world));
 }
 
 std::string corrected_sizes(const Recipe& recipe, uint64_t tokens) {
