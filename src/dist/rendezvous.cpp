@@ -88,10 +88,12 @@ std::optional<Rendezvous> rendezvous_from_environment() {
   }
   if (by) return by_launcher(*by);
   if (set.empty()) return std::nullopt;
+  const bool only_local = missing == std::vector<std::string>{"LOCAL_RANK"};
   throw usage_error(
       "the environment has {} but not {}. Start several processes with torchrun, which sets all of them, or "
-      "with mpirun or srun, or unset them for one process.",
-      fmt::join(set, ", "), fmt::join(missing, ", "));
+      "with mpirun or srun{}, or unset them for one process.",
+      fmt::join(set, ", "), fmt::join(missing, ", "),
+      only_local ? ", or set LOCAL_RANK (0 with one process a machine)" : "");
 }
 
 }  // namespace tightloop

@@ -86,6 +86,11 @@ Trainer::Trainer(const Recipe& recipe, const RunFolder& run, const TrainerOption
     throw usage_error("train.precision fp8 is not for adapters (lora.rank): take bf16.");
   apply_precision(train, device_);
   require_same_device(processes_, device_, compute_dtype(train.precision, device_));
+  if (processes_.several() && recipe_.dist.backend == DistBackend::kNccl && !device_.is_cuda())
+    throw usage_error(
+        "dist.backend nccl carries tensors of GPUs, and this trains on the CPU (train.device {}): leave "
+        "dist.backend at auto.",
+        train.device);
   const bool one_gpu = processes_.several() && train.device.find(':') != train.device.npos;
   const bool by_host =
       recipe_.dist.backend == DistBackend::kGloo || (recipe_.dist.backend == DistBackend::kAuto && one_gpu);
@@ -192,6 +197,11 @@ void Trainer::announce() const {
   const auto steps = counted(train.steps, "step");
   const auto length =
       train.epochs > 0 ? fmt::format("{} = {}", counted(train.epochs, "epoch"), steps) : steps;
+  if (done_ == 0 && train.steps < kFewUpdates) {
+    const int64_t row_tokens = task_->config().translates() ? 0 : recipe_.data.seq_len;
+    const auto note = few_updates_note(train, task_->epoch_samples(), step_samples(), row_tokens);
+    if (!note.empty()) log::warn("{}", note);
+  }
   if (task_->config().translates())
     return log::info("Effective batch: up to {} target tokens x {}; {}.", task_->positions(), shared, length);
   log::info("Effective batch: {} x {} = {}, {} a step; {}.", counted(train.micro_batch, "row"), shared,

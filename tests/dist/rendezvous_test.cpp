@@ -194,6 +194,8 @@ TEST(Launchers, ContradictionsAreNamed) {
   EXPECT_CONTAINS(refusal(with(kOpenMpi, {{"OMPI_COMM_WORLD_RANK", "4"}})), "OMPI_COMM_WORLD_RANK is '4'");
   EXPECT_CONTAINS(refusal(with(kStep, {{"SLURM_PROCID", "x"}})), "SLURM_PROCID is 'x'");
   EXPECT_CONTAINS(refusal(with(kPlain, {{"RANK", ""}})), "but not RANK");
+  EXPECT_CONTAINS(refusal(with(kPlain, {{"LOCAL_RANK", ""}})),
+                  "or set LOCAL_RANK (0 with one process a machine)");
 }
 
 // srun starts torchrun once on each machine, and that starts a process for each GPU.

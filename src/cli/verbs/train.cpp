@@ -205,6 +205,10 @@ void require_right_use(const TrainArguments& options) {
     throw usage_error("--accept-changed-data goes with --resume.");
   if (options.overwrite && !options.resume.empty())
     throw usage_error("--overwrite replaces a run by a new one, and --resume goes on with it: not both.");
+  if (options.file.empty() && options.resume == "auto" && !path_exists("auto") && !path_exists("runs/auto"))
+    throw usage_error(
+        "'--resume auto' stands behind a recipe, whose run it goes on with or begins: tightloop train RECIPE "
+        "--resume auto. A run alone is resumed by its name: tightloop train --resume runs/NAME");
 }
 
 ExitCode nothing_to_do(const Resumption& resumption) {
