@@ -173,6 +173,22 @@ TEST(Launch, ResumeAutoBeginsGoesOnAndEnds) {
   EXPECT_EQ(run(folder.path(), train + "--overwrite").exit_code, 2);
 }
 
+TEST(Launch, WhatCannotBeMeantIsRefused) {
+  const TempFolder folder;
+  const std::string env =
+      "env RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 TIGHTLOOP_GROUP_OF_ONE=1 MASTER_ADDR=127.0.0.1 "
+      "MASTER_PORT=" +
+      std::to_string(some_port()) + " ";
+  for (const auto& [command, said] : std::vector<std::pair<std::string, std::string>>{
+           {"train --resume auto", "stands behind a recipe"},
+           {"train " + tiny() + "--train.device cpu --dist.backend nccl",
+            "dist.backend nccl carries tensors of GPUs"}}) {
+    const auto outcome = run(folder.path(), env + "'" + kProgram + "' " + command);
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
+    EXPECT_TRUE(contains(outcome.output, said)) << outcome.output;
+  }
+}
+
 // Killed before its first checkpoint, it has metrics and nothing to go on from.
 TEST(Launch, ResumeAutoBeginsAgainWithoutACheckpoint) {
   const TempFolder folder;
@@ -265,8 +281,8 @@ void fake(const fs::path& bin, const std::string& name, const std::string& scrip
 TEST(Slurm, TheScriptSavesRequeuesAndGoesOn) {
   const TempFolder folder;
   fake(folder / "bin", "srun", R"(
-[ "$1" = --kill-on-bad-exit=1 ] || exit 64
-shift
+[ "$1" = --kill-on-bad-exit=1 ] && [ "$2" = --cpus-per-task=3 ] || exit 64
+shift 2
 export SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 SLURM_NTASKS=2 SLURM_STEP_NODELIST=here
 SLURM_PROCID=1 SLURM_LOCALID=1 "$@" & one=$!
 SLURM_PROCID=0 SLURM_LOCALID=0 "$@" & zero=$!
@@ -278,24 +294,27 @@ exit $code
 )");
   fake(folder / "bin", "scontrol", "echo \"$@\" > requeued; kill -TERM $(cat processes)\n");
   const std::string job = "export PATH='" + (folder / "bin").string() +
-                          "':\"$PATH\" SLURM_JOB_ID=" + std::to_string(::getpid()) + " TIGHTLOOP='" +
-                          kProgram + "'; ";
+                          "':\"$PATH\" SLURM_CPUS_PER_TASK=3 SLURM_JOB_ID=" + std::to_string(::getpid()) +
+                          " TIGHTLOOP='" + kProgram + "'; ";
   const std::string script = "bash '" TIGHTLOOP_SOURCE_DIR "/examples/slurm/train.sbatch' ";
   std::string recipe =
       tiny() +
       "--train.micro_batch 4 --train.save_steps 0 --train.save_minutes 0 --train.eval_steps 0 "
-      "--train.loss_extract_interval 1 ";
+      "--train.loss_extract_interval 1 --run.dir elsewhere ";
   recipe.insert(recipe.find(".yaml'") + 6, " a");
+  const auto began = std::chrono::steady_clock::now();
   const auto first =
       run(folder.path(),
           job + script + recipe +
               "--train.steps 1000000 & script=$!; until grep -q global_step "
-              "runs/a/metrics.jsonl; do sleep 0.05; done 2>/dev/null; kill -USR1 $script; wait $script");
+              "elsewhere/a/metrics.jsonl; do sleep 0.05; done 2>/dev/null; kill -USR1 $script; wait $script");
+  const auto took = std::chrono::steady_clock::now() - began;
   EXPECT_EQ(first.exit_code, 130) << first.output;
   EXPECT_TRUE(contains(first.output, "the job goes back into the queue")) << first.output;
   EXPECT_TRUE(contains(first.output, "is saved, training goes on.")) << first.output;
+  EXPECT_LT(took, std::chrono::seconds(60)) << "the save was seen";
   EXPECT_EQ(read_file(folder / "requeued"), "requeue " + std::to_string(::getpid()) + "\n");
-  const auto events = read_file(folder / "runs/a/events.jsonl");
+  const auto events = read_file(folder / "elsewhere/a/events.jsonl");
   EXPECT_TRUE(contains(events, "\"event\":\"saved\"")) << events;
   // As Slurm starts it again.
   const auto second = run(folder.path(), job + script + recipe + "--train.steps 1000000 --train.stop_at 1");
