@@ -182,14 +182,26 @@ TEST(FitVerb, PredictsSeveralProcesses) {
   EXPECT_NEAR(number(sharded, "update_ms"), 1.0 / 8, 0.01);
   EXPECT_NEAR(sharded["predicted_bytes"]["moments"].get<double>() / parameters, 1, 0.01);
   EXPECT_NEAR(none["predicted_bytes"]["moments"].get<double>() / parameters, 8, 0.01);
-  const auto text = run(folder.path(), eight);
-  for (const char* part : {"450 GB/s", "--step-ms 110", "Without overlap", "embedding"})
+  const auto text = run(folder.path(), eight), buckets = run(folder.path(), eight + "--buckets");
+  for (const char* part : {"450 GB/s", "--step-ms 110", "Without overlap"})
     EXPECT_TRUE(contains(text.output, part)) << part << " in: " << text.output;
+  EXPECT_FALSE(contains(text.output, "embedding")) << text.output;
+  EXPECT_TRUE(contains(buckets.output, "embedding")) << buckets.output;
   const auto guessed = run(folder.path(), gpt2 + "--world 8 --link nvlink --tflops 700");
   EXPECT_TRUE(contains(guessed.output, "ESTIMATE")) << guessed.output;
   const auto linkless = run(folder.path(), gpt2 + "--world 8");
-  EXPECT_EQ(linkless.exit_code, 2);
-  EXPECT_TRUE(contains(linkless.output, "--world needs --link")) << linkless.output;
+  EXPECT_EQ(linkless.exit_code, 0);
+  EXPECT_TRUE(contains(linkless.output, "8 processes, dist.shard none")) << linkless.output;
+  EXPECT_TRUE(contains(linkless.output, "For the step's time say what joins the processes"))
+      << linkless.output;
+  // How long a CPU computes says nothing of a GPU.
+  const std::string unmeasured = gpt2 + "--world 8 --link nvlink --train.device cpu";
+  const auto untimed = run(folder.path(), unmeasured);
+  EXPECT_TRUE(contains(untimed.output, "which cannot be measured on this CPU: --step-ms")) << untimed.output;
+  EXPECT_FALSE(contains(untimed.output, " ms ")) << untimed.output;
+  const auto bytes = json_of(unmeasured);
+  EXPECT_EQ(number(bytes, "sent_gradient_bytes"), number(none, "sent_gradient_bytes"));
+  EXPECT_FALSE(bytes["together"].contains("step_ms")) << bytes;
   const auto large = run(folder.path(), gpt2 + "--world 16 --link nvlink");
   EXPECT_EQ(large.exit_code, 2);
   EXPECT_TRUE(contains(large.output, "joins the GPUs of one machine")) << large.output;

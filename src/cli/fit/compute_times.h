@@ -13,6 +13,8 @@ struct StepQuestion {
   double update_ms = 0;  // of which so much is the update
   std::string run{};     // a run that has measured its parts
   double tflops = 0;     // the device's peak, where nothing was measured; 0: measured now
+
+  bool says_speed() const { return step_ms > 0 || !run.empty() || tflops > 0; }
 };
 
 /// How long a process computes on a micro-batch of the recipe: from a run's metrics, from a measured step, or

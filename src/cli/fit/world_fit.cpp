@@ -60,7 +60,10 @@ std::vector<std::string> assumptions(const Recipe& recipe, const Network& networ
 }  // namespace
 
 void WorldQuestion::add_to(CLI::App& verb) {
-  verb.add_option("--world", world, "Processes that train together: memory, bytes and step time of each")
+  verb.add_option(
+          "--world", world,
+          "Processes that train together: memory and bytes of each; with --link and --step-ms the step's "
+          "time, too")
       ->default_str("")
       ->check(at_least(1));
   add_choice(verb, "--link", link,
@@ -88,6 +91,7 @@ void WorldQuestion::add_to(CLI::App& verb) {
       ->default_str("")
       ->check(at_least(0));
   verb.add_option("--run", step.run, "A run whose metrics have the times of forward, backward and update");
+  verb.add_flag("--buckets", buckets, "A table of the gradients' buckets: their sizes and times");
   verb.add_option("--tflops", step.tflops,
                   "The GPU's peak, for an estimate where no step was measured; without it train.device's")
       ->default_str("")
@@ -95,16 +99,15 @@ void WorldQuestion::add_to(CLI::App& verb) {
 }
 
 Network WorldQuestion::network(bool nccl) const {
-  if (!link)
-    throw usage_error("--world needs --link: what joins the processes (nvlink, pcie4, 100gbe or 400gbe).");
-  const bool across = joins_machines(*link);
+  const LinkKind kind = link.value_or(LinkKind::k400Gbe);
+  const bool across = joins_machines(kind);
   if (!across && world > per_node)
     throw usage_error(
         "--link {} joins the GPUs of one machine, which has {} (--gpus-per-node), and --world is {}. Name "
         "the "
         "network between machines: --link 400gbe.",
-        name_of(*link), per_node, world);
-  LinkSpeed speed = speed_of(*link);
+        name_of(kind), per_node, world);
+  LinkSpeed speed = speed_of(kind);
   if (gbit > 0) speed.peak = gbit * 1e9 / 8, speed.efficiency = 1;
   if (latency_us >= 0) speed.latency = latency_us / 1e6;
   return {.world = world,
@@ -118,40 +121,60 @@ Network WorldQuestion::network(bool nccl) const {
 WorldPrediction predict(const WorldQuestion& asked, const Recipe& recipe, const TrainingMemory& memory) {
   const Network network = asked.network(memory.cuda);
   BucketPlan plan = plan_buckets(recipe, network.world, memory.compute, memory.written.chunked);
+  const bool measurable = asked.step.says_speed() || device(recipe.train.device).is_cuda();
   const ComputeTimes times =
-      compute_times(asked.step, recipe, plan, memory.written.recomputed, memory.compute);
-  return {network, times, predict_step(recipe, std::move(plan), network, times)};
+      measurable ? compute_times(asked.step, recipe, plan, memory.written.recomputed, memory.compute)
+                 : ComputeTimes{};
+  const char* untimed =
+      !asked.link
+          ? "For the step's time say what joins the processes: --link nvlink, pcie4, 100gbe or 400gbe."
+      : !measurable
+          ? "For the step's time say how long one GPU computes, which cannot be measured on this CPU: "
+            "--step-ms of a measured step ('tightloop bench step'), --run, or --tflops for an estimate."
+          : "";
+  return {network, times, predict_step(recipe, std::move(plan), network, times), untimed, asked.buckets};
 }
 
 std::string text_of(const WorldPrediction& prediction, const Recipe& recipe) {
-  const auto& [network, times, found] = prediction;
+  const auto& [network, times, found, untimed, buckets] = prediction;
   const SimulatedStep& step = found.step;
   const auto world = static_cast<double>(network.world);
-  std::string text =
-      fmt::format("{} on {}, dist.shard {}, dist.reduce {}, train.accumulate {}.\n",
-                  counted(network.world, "GPU"), counted(network.nodes(), "machine"),
-                  name_of(recipe.dist.shard), name_of(recipe.dist.reduce), recipe.train.accumulate);
+  std::string text = fmt::format(
+      "{}, dist.shard {}, dist.reduce {}, train.accumulate {}.\n",
+      untimed.empty()
+          ? fmt::format("{} on {}", counted(network.world, "GPU"), counted(network.nodes(), "machine"))
+          : fmt::format("{} processes", network.world),
+      name_of(recipe.dist.shard), name_of(recipe.dist.reduce), recipe.train.accumulate);
   text += fmt::format("A process sends {} of gradients", megabytes(found.reduced_bytes));
   if (found.gathered_bytes > 0) text += fmt::format(" and {} of weights", megabytes(found.gathered_bytes));
   text += fmt::format(" a step, in {}.\n", counted(found.plan.buckets.size(), "bucket"));
+  if (!untimed.empty()) return text + untimed + "\n";
   text += fmt::format(
       "Step: {} = {} of computing + {} of waiting. Communication takes {}, of which {:.1f} % is hidden. "
       "Without "
       "overlap: {}.\n",
       milliseconds(step.step), milliseconds(step.compute), milliseconds(step.exposed()),
       milliseconds(step.communication), 100 * hidden(step), milliseconds(found.without_overlap));
-  text += fmt::format("{} tokens/s, {:.1f} times what one process does alone: {:.1f} % of {}.\n\n",
+  text += fmt::format("{} tokens/s, {:.1f} times what one process does alone: {:.1f} % of {}.\n",
                       human_count(world * tokens_of(recipe) / step.step), world * found.alone / step.step,
                       100 * found.alone / step.step, network.world);
-  text += "Milliseconds since the update before:\n" + bucket_table(found) + "\nTaken for granted:\n";
+  if (buckets) text += "\nMilliseconds since the update before:\n" + bucket_table(found);
+  text += "\nTaken for granted:\n";
   for (const auto& line : assumptions(recipe, network, found, times)) text += "- " + line + "\n";
   return text;
 }
 
 nlohmann::ordered_json json_of(const WorldPrediction& prediction, const Recipe& recipe) {
   using Json = nlohmann::ordered_json;
-  const auto& [network, times, found] = prediction;
+  const auto& [network, times, found, untimed, table] = prediction;
   const SimulatedStep& step = found.step;
+  const Json bytes{{"world", network.world},
+                   {"shard", name_of(recipe.dist.shard)},
+                   {"accumulate", recipe.train.accumulate},
+                   {"sent_gradient_bytes", static_cast<int64_t>(found.reduced_bytes)},
+                   {"sent_weight_bytes", static_cast<int64_t>(found.gathered_bytes)},
+                   {"untimed", untimed}};
+  if (!untimed.empty()) return bytes;
   Json buckets = Json::array();
   for (size_t i = 0; i < found.plan.buckets.size(); ++i) {
     const PlannedBucket& bucket = found.plan.buckets[i];

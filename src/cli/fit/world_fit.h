@@ -24,10 +24,12 @@ struct WorldQuestion {
   int64_t per_node = 8, cards = 1;
   double gbit = 0, latency_us = -1;  // of a link that was measured, in place of what `link` stands for
   StepQuestion step{};
+  bool buckets = false;  // for people: with a table of them
 
   void add_to(CLI::App& verb);
   bool asked() const { return world > 0; }
-  /// A usage error where the options do not fit together. `nccl`: else it is Gloo.
+  /// Without --link any will do for bytes. A usage error where the options do not fit together. `nccl`: else
+  /// it is Gloo.
   Network network(bool nccl) const;
 };
 
@@ -36,6 +38,8 @@ struct WorldPrediction {
   Network network;
   ComputeTimes times;
   StepPrediction step;
+  std::string untimed{};  // why nothing is said of times, and what to give; else empty
+  bool buckets = false;   // for people: a table of them
 };
 
 /// `recipe` and `memory` are those of one of the processes.
