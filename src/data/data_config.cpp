@@ -19,7 +19,8 @@ void DataConfig::describe(Fields& fields) {
   fields.add("mixture", mixture,
              "Several sources at once: entries such as 'name=a source=jsonl train=a.jsonl weight=2', with "
              "any key of this "
-             "section and weight, epochs, cap");
+             "section and weight (the source's share of an epoch's documents, which repeats small ones), "
+             "epochs (how often it comes in an epoch, in place of a weight), cap (the most documents of it)");
   fields.add("tokenize", tokenize, "When raw files are tokenized");
   fields.add("cache", cache,
              "A folder where tokenized files are kept and mapped from, for those too large for memory "

@@ -183,6 +183,11 @@ Dataset load_dataset(const DataConfig& config, const TasksConfig& tasks, const T
   }
   if (unit > 1 && config.order == DocumentOrder::kNanochat)
     throw usage_error("data.order nanochat is for texts and conversations, not for pairs.");
+  std::vector<double> passes;
+  for (const auto& source : train) passes.push_back(source.epochs);
+  const MixtureText text = mixture_text(entries, sizes, passes);
+  for (const std::string& line : text.lines) log::info("{}", line);
+  for (const std::string& warning : text.warnings) log::warn("{}", warning);
   const auto mixed = [&](const std::vector<MixedDocuments::Source>& sources) {
     const auto documents = std::make_shared<MixedDocuments>(sources, unit);
     return ordered(documents, config, documents->part_sizes());

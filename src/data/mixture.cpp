@@ -1,8 +1,11 @@
 #include "data/mixture.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/config.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "tokenizer/unicode/unicode.h"
 
@@ -18,7 +21,9 @@ MixtureEntry parse_entry(const DataConfig& around, const std::string& text, size
   Fields fields;
   entry.data.describe(fields);
   fields.add("name", entry.name, "What metrics call it");
-  fields.add("weight", entry.weight, "Its share of the documents, next to the weights of the others")
+  fields
+      .add("weight", entry.weight,
+           "Its share of the documents of an epoch, next to the weights of the others")
       .range(0, 1e9);
   fields.add("epochs", entry.epochs, "How often it comes in one pass").range(0, 1e6);
   fields.add("cap", entry.cap, "The most documents to use of it").range(0, 1e15);
@@ -73,6 +78,26 @@ std::vector<MixtureEntry> parse_mixture(const DataConfig& config) {
   if (pairs != 0 && pairs != static_cast<int64_t>(entries.size()))
     throw usage_error("data.mixture: pairs of sentences cannot be mixed with other sources.");
   return entries;
+}
+
+MixtureText mixture_text(const std::vector<MixtureEntry>& entries, const std::vector<uint64_t>& documents,
+                         const std::vector<double>& passes) {
+  constexpr double kMany = 4;
+  MixtureText text;
+  double all = 0;
+  for (size_t i = 0; i < entries.size(); ++i) all += static_cast<double>(documents[i]) * passes[i];
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const double part = static_cast<double>(documents[i]) * passes[i] / std::max(all, 1.0);
+    text.lines.push_back(
+        fmt::format("'{}': {}, {:.3g} % of an epoch's documents, which has them {:.3g} times.",
+                    entries[i].name, counted(documents[i], "document"), 100 * part, passes[i]));
+    if (entries[i].weight > 0 && passes[i] > kMany)
+      text.warnings.push_back(fmt::format(
+          "data.mixture: an epoch repeats the {} of '{}' {:.3g} times, for weights are shares of the "
+          "documents: they may be learned by heart. Give it a smaller weight, or the others a cap.",
+          counted(documents[i], "document"), entries[i].name, passes[i]));
+  }
+  return text;
 }
 
 bool loads_pairs(const DataConfig& config) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,14 @@ struct MixtureEntry {
 /// A usage error names an entry that cannot be understood. Weights must be given for all entries or for none.
 /// A mixture is of pairs alone, or has none.
 std::vector<MixtureEntry> parse_mixture(const DataConfig& config);
+
+/// A line for each source of a mixture, `documents` and `passes` being what an epoch has of it, and a warning
+/// where weights have it come often; entries that say data.mixture's epochs are as they were asked for.
+struct MixtureText {
+  std::vector<std::string> lines, warnings;
+};
+MixtureText mixture_text(const std::vector<MixtureEntry>& entries, const std::vector<uint64_t>& documents,
+                         const std::vector<double>& passes);
 
 /// Whether the source, or every entry of the mixture, holds pairs.
 bool loads_pairs(const DataConfig& config);

@@ -54,6 +54,21 @@ TEST(MixedDocuments, AreTheSourcesOneAfterAnotherAsOftenAsAsked) {
   EXPECT_EQ(ones, static_cast<uint64_t>(std::count(mask.begin(), mask.end(), 1)));
 }
 
+TEST(Mixture, SaysHowOftenASourceComes) {
+  DataConfig config;
+  config.mixture = {"name=large weight=1", "name=small weight=0.5"};
+  const auto entries = parse_mixture(config);
+  const auto passes = epochs_by_weight({900, 10}, {1, 0.5});
+  const auto said = mixture_text(entries, {900, 10}, passes);
+  ASSERT_EQ(said.lines.size(), 2u);
+  EXPECT_EQ(said.lines[1], "'small': 10 documents, 33.3 % of an epoch's documents, which has them 45 times.");
+  ASSERT_EQ(said.warnings.size(), 1u);
+  EXPECT_NE(said.warnings[0].find("repeats the 10 documents of 'small' 45 times"), std::string::npos);
+  EXPECT_TRUE(mixture_text(entries, {900, 10}, {1, 4}).warnings.empty());
+  config.mixture = {"name=large", "name=small epochs=9"};
+  EXPECT_TRUE(mixture_text(parse_mixture(config), {900, 10}, {1, 9}).warnings.empty()) << "as was asked for";
+}
+
 TEST(MixedDocuments, WeightsAreSharesAndNothingIsLeftOut) {
   const auto epochs = epochs_by_weight({1000, 100, 0}, {1, 1, 1});
   EXPECT_DOUBLE_EQ(epochs[0], 1);
