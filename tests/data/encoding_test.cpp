@@ -43,6 +43,18 @@ const std::string kGerman =
     "Gestern war es sch\366n: Die B\344ume bl\374hten, und wir gingen \374ber die Stra\337e. Gr\374\337e aus "
     "K\366ln, f\374r alle.";
 
+// "Вчера была хорошая погода, и мы гуляли в парке." in KOI8-R
+const std::string kKoi8 =
+    "\367\336\305\322\301 \302\331\314\301 \310\317\322\317\333\301\321 \320\317\307\317\304\301, \311 "
+    "\315\331 \307\325\314\321\314\311 \327 \320\301\322\313\305.";
+// "Wczoraj była ładna pogoda, więc poszliśmy na długi spacer." and "Včera bylo hezky, a tak jsme šli na
+// dlouhou procházku; každý měl košík." in Windows-1250
+const std::string kPolish = "Wczoraj by\263a \263adna pogoda, wi\352c poszli\234my na d\263ugi spacer.";
+const std::string kCzech =
+    "V\350era bylo hezky, a tak jsme \232li na dlouhou proch\341zku; ka\236d\375 m\354l ko\232\355k.";
+const std::string kFrench =
+    "Hier il a fait beau, et ma s\234ur a travers\351 le parc \340 pied: quel bon c\234ur, \347a va de soi.";
+
 std::string utf16(const std::string& ascii, bool big) {
   std::string out;
   for (const char c : ascii) (out += big ? '\0' : c) += big ? c : '\0';
@@ -59,6 +71,10 @@ TEST(Encoding, IsGuessedFromTheBytes) {
       {kKorean, "CP949"},
       {kRussian, "WINDOWS-1251"},
       {kGerman, "WINDOWS-1252"},
+      {kFrench, "WINDOWS-1252"},
+      {kKoi8, "KOI8-R"},
+      {kPolish, "WINDOWS-1250"},
+      {kCzech, "WINDOWS-1250"},
       {"\xff\xfe" + utf16(english, false), "UTF-16"},
       {"\xfe\xff" + utf16(english, true), "UTF-16"},
       {utf16(english, false), "UTF-16LE"},
@@ -106,6 +122,8 @@ TEST_F(OtherEncodings, StopTheRunAndNameTheConversion) {
     EXPECT_NE(message.find("iconv -f GB18030 -t UTF-8 " + data.train[0] + " > "), std::string::npos)
         << message;
     EXPECT_NE(message.find("--data.on_bad_record skip"), std::string::npos) << message;
+    EXPECT_NE(message.find("looks like GBK (GB18030). It would read: \"今天天气很好，"), std::string::npos)
+        << message;
   }
   const std::string packed = refused(write("novel.txt.gz", testing::gzip(text)));
   EXPECT_NE(packed.find("iconv -f GB18030"), std::string::npos) << packed;

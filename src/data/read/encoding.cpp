@@ -1,6 +1,7 @@
 #include "data/read/encoding.h"
 
 #include <fmt/format.h>
+#include <iconv.h>
 #include <simdjson.h>
 
 #include <algorithm>
@@ -119,20 +120,33 @@ double utf8_share(std::string_view bytes) {
   return high == 0 ? 1 : static_cast<double>(good) / static_cast<double>(high);
 }
 
+bool is_letter(uint8_t byte) { return within(byte | 0x20, 'a', 'z') || byte >= 0xc0; }
+
+/// In Windows-1250 a letter, of Polish, Czech, Slovak or a language of the Balkans, and in Windows-1252 one
+/// that is rare within words, or none.
+bool is_central_european(uint8_t byte) {
+  return std::string_view("\x8a\x8d\x8e\x8f\x9a\x9d\x9e\x9f\xa3\xa5\xaf\xb3\xb9\xbe\xbf")
+             .find(static_cast<char>(byte)) != std::string_view::npos;
+}
+
 LikelyEncoding eight_bits(std::string_view bytes) {
   if (utf8_share(bytes) > 0.8)
     return {"UTF-8 with broken characters", "", "Leave those out: iconv -c -f UTF-8 -t UTF-8 {0} > {1}"};
-  size_t high = 0, alone = 0, low_control = 0, cyrillic = 0;
+  size_t high = 0, alone = 0, low_control = 0, cyrillic = 0, first_half = 0, central = 0;
   for (size_t i = 0; i < bytes.size(); ++i) {
     const uint8_t byte = byte_at(bytes, i);
     low_control += byte < 0x20 && byte != '\t' && byte != '\n' && byte != '\r' && byte != '\f';
     if (byte < 0x80) continue;
     ++high;
     cyrillic += byte >= 0xc0;
+    first_half += within(byte, 0xc0, 0xdf);
+    central += i > 0 && i + 1 < bytes.size() && is_central_european(byte) &&
+               is_letter(byte_at(bytes, i - 1)) && is_letter(byte_at(bytes, i + 1));
     alone +=
         (i == 0 || byte_at(bytes, i - 1) < 0x80) && (i + 1 == bytes.size() || byte_at(bytes, i + 1) < 0x80);
   }
   if (low_control * 20 > bytes.size()) return {"binary data", "", "Name files with text in them"};
+  if (alone * 10 >= high * 6 && central * 20 >= high) return {"Windows-1250", "WINDOWS-1250", ""};
   if (alone * 10 >= high * 6) return {"Latin-1 (Windows-1252)", "WINDOWS-1252", ""};
   const TwoBytes two = count_two_bytes(bytes);
   if (two.japanese_broken * 50 <= high && two.kana * 4 >= two.chars && two.kana > 0)
@@ -142,8 +156,39 @@ LikelyEncoding eight_bits(std::string_view bytes) {
     if (two.hangul * 10 >= two.chars * 9) return {"EUC-KR", "CP949", ""};
     return {"GBK (GB18030)", "GB18030", ""};
   }
+  // Most letters are small ones, and KOI8-R has those first.
+  if (cyrillic * 10 >= high * 8 && first_half * 2 > cyrillic) return {"KOI8-R", "KOI8-R", ""};
   if (cyrillic * 10 >= high * 8) return {"Windows-1251", "WINDOWS-1251", ""};
   return {"neither UTF-8 nor an encoding that is known here", "", "Save it as plain text in UTF-8"};
+}
+
+/// As that encoding reads it; empty where the system cannot tell.
+std::string converted(std::string text, const std::string& encoding) {
+  const iconv_t way = ::iconv_open("UTF-8", encoding.c_str());
+  if (way == reinterpret_cast<iconv_t>(-1)) return {};
+  std::string out(4 * text.size() + 4, 0);
+  char *from = text.data(), *to = out.data();
+  size_t left = text.size(), room = out.size();
+  ::iconv(way, &from, &left, &to, &room);  // up to a character that is cut off
+  ::iconv_close(way);
+  out.resize(out.size() - room);
+  return out;
+}
+
+/// What the guess makes of the first line with such bytes, for people to judge.
+std::string sample_of(std::string_view bytes, const std::string& encoding) {
+  constexpr size_t kMost = 60;
+  if (encoding.empty() || encoding.starts_with("UTF-16")) return {};
+  const auto high = std::ranges::find_if(bytes, [](char c) { return static_cast<uint8_t>(c) >= 0x80; });
+  const auto at = static_cast<size_t>(high - bytes.begin());
+  if (at == bytes.size()) return {};
+  const size_t line = bytes.rfind('\n', at) == bytes.npos ? 0 : bytes.rfind('\n', at) + 1;
+  // From the beginning of a word, for a character may have two bytes.
+  const size_t space = bytes.rfind(' ', at);
+  const size_t begin = at - line <= kMost || space == bytes.npos || space < line ? line : space + 1;
+  const size_t end = std::min(bytes.find('\n', at), begin + 2 * kMost);
+  const std::string text = converted(std::string(bytes.substr(begin, end - begin)), encoding);
+  return text.empty() ? text : fmt::format(" It would read: \"{}\".", printable(text));
 }
 
 /// Without the parts of characters at both ends of a piece of a file.
@@ -212,8 +257,8 @@ std::string encoding_advice(const std::vector<fs::path>& paths) {
           if (sample > 0 && bytes.find('\0') == bytes.npos) bytes.erase(0, bytes.find('\n') + 1);
           const LikelyEncoding likely = likely_encoding(bytes, sample == 0);
           if (likely.name.empty()) break;
-          return fmt::format("'{}' is not UTF-8 text: it looks like {}. {}", path.string(), likely.name,
-                             conversion(likely, path));
+          return fmt::format("'{}' is not UTF-8 text: it looks like {}.{} {}", path.string(), likely.name,
+                             sample_of(bytes, likely.iconv), conversion(likely, path));
         }
         if (ended) break;
       }
