@@ -122,6 +122,10 @@ TEST(DataVerbs, MistakesAreExplained) {
       {"data show " + kText + "--data.train tiny.txt --rows 0", "'0' is not a number from 1 on", 2},
       {"data check " + kText + "--data.train empty.txt", "no text to train a tokenizer on in 'empty.txt'", 3},
       {"data check " + kText + "--data.train tiny.txt", "does not fill one row of data.seq_len = 64", 3},
+      {"data check " + kText + "--data.train empty.txt --tokenizer.vocab_size 257",
+       "there is no document to learn from.", 3},
+      {"data check " + kText + "--data.train tiny.txt --tokenizer.vocab_size 257 --data.holdout_by hash --data.holdout 0.9",
+       "there is no document to learn from, for all were held out", 3},
       {"prepare " + kText + "--data.train tiny.txt --output tiny.txt", "cannot make the folder 'tiny.txt", 2},
       {"prepare " + kText + "--data.train empty.txt --tokenizer.vocab_size 257 --output out",
        "no document to learn from", 3},
@@ -173,6 +177,10 @@ TEST(DataVerb, RenderPrintsWhatTheTemplateMakes) {
   EXPECT_EQ(code(render + "< /dev/null"), 3);
   EXPECT_EQ(code("echo '{}' | " + render), 3);
   EXPECT_EQ(code("tightloop data render --template nothing < chat.json"), 2);
+  EXPECT_EQ(code("mkdir -p of_run && cp -r model of_run/tokenizer && touch of_run/config.yaml && "
+                 "tightloop data render --template of_run < chat.json > of_run/a && " +
+                 render + "< chat.json > of_run/b && cmp of_run/a of_run/b"),
+            0);
   EXPECT_EQ(code("tightloop data render < chat.json"), 2);
   write_file_whole(folder / "refuses.jinja", "{{ raise_exception('No.') }}");
   const auto refused = run(folder.path(), "tightloop data render --template refuses.jinja < chat.json");

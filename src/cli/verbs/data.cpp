@@ -120,6 +120,10 @@ void check(const DataArguments& options, const Settings& settings) {
   }
   std::fflush(stdout);
   if (refusal) std::rethrow_exception(refusal);
+  if (result.train.documents == 0)
+    throw data_error(
+        "nothing can be trained on this: there is no document to learn from{}.",
+        result.val.documents > 0 ? ", for all were held out; see data.documents and data.holdout" : "");
   if (result.train.rows == 0)
     throw data_error("nothing can be trained on this: it does not fill one row of data.seq_len = {} tokens.",
                      recipe.data.seq_len);

@@ -57,7 +57,15 @@ void add_record(const std::string& json, JinjaVariables& variables) {
 
 void render_record(const DataRenderArguments& options) {
   if (!path_exists(options.path)) throw usage_error("--template: there is no '{}'.", options.path);
-  const ChatTemplateFiles files = read_chat_template(options.path);
+  const fs::path path = options.path, tokenizer = path / "tokenizer";  // as a run has it
+  const bool of_run = path_exists(path / "config.yaml") && is_folder(tokenizer);
+  if (of_run && find_chat_template(tokenizer).templates.empty())
+    throw data_error(
+        "the run '{}' has no chat template: its conversations are written by a built-in form (chat.form in "
+        "its "
+        "config.yaml). 'tightloop data show' prints what it learns from.",
+        options.path);
+  const ChatTemplateFiles files = read_chat_template(of_run ? tokenizer : path);
   JinjaVariables variables;
   files.add_tokens(variables);
   add_record(one_record(read_standard_input()), variables);
@@ -74,7 +82,7 @@ void add_data_render(CLI::App& data) {
   auto* verb =
       data.add_subcommand("render", "Print a conversation as a model's own chat template renders it");
   verb->add_option("--template", options->path,
-                   "A Hugging Face folder, its tokenizer_config.json, or a chat template")
+                   "A Hugging Face folder, its tokenizer_config.json, a run, or a chat template")
       ->required();
   verb->add_flag("--add-generation-prompt", options->add_generation_prompt,
                  "End where the assistant is to answer");
