@@ -166,12 +166,12 @@ ChatSession::Reply ChatSession::ask(const std::string& text, const SamplingConfi
 }
 
 std::string ChatSession::to_json() const {
-  nlohmann::json messages = nlohmann::json::array();
+  nlohmann::ordered_json messages = nlohmann::ordered_json::array();
   if (!system_.empty()) messages.push_back({{"role", "system"}, {"content", system_}});
   for (const auto& turn : history_) {
-    nlohmann::json content = turn.text;
+    nlohmann::ordered_json content = turn.text;
     if (!turn.parts.empty()) {
-      content = nlohmann::json::array();
+      content = nlohmann::ordered_json::array();
       for (const auto& [kind, text] : turn.parts)
         content.push_back({{"type", kind == CalculatorCalls::Part::Kind::kCall     ? "python"
                                     : kind == CalculatorCalls::Part::Kind::kResult ? "python_output"
@@ -180,10 +180,10 @@ std::string ChatSession::to_json() const {
     }
     messages.push_back({{"role", turn.role == Role::kUser ? "user" : "assistant"}, {"content", content}});
   }
-  nlohmann::json record{{"messages", messages}};
-  if (!tools_.empty()) record["tools"] = nlohmann::json::parse(tools_);
-  if (!variables_.empty()) record["chat_template_kwargs"] = nlohmann::json::parse(variables_);
-  return record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  nlohmann::ordered_json record{{"messages", messages}};
+  if (!tools_.empty()) record["tools"] = nlohmann::ordered_json::parse(tools_);
+  if (!variables_.empty()) record["chat_template_kwargs"] = nlohmann::ordered_json::parse(variables_);
+  return record.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 }  // namespace tightloop

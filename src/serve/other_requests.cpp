@@ -16,9 +16,9 @@ namespace tightloop::serve {
 namespace {
 
 /// Texts, or token ids, as /v1/embeddings takes them.
-std::vector<std::variant<std::string, std::vector<int32_t>>> read_inputs(const nlohmann::json& body,
+std::vector<std::variant<std::string, std::vector<int32_t>>> read_inputs(const OrderedJson& body,
                                                                          size_t most) {
-  nlohmann::json as_prompt{{"prompt", body.contains("input") ? body["input"] : nlohmann::json()}};
+  OrderedJson as_prompt{{"prompt", body.contains("input") ? body["input"] : OrderedJson()}};
   try {
     return read_text_request(as_prompt, {.choices = static_cast<int64_t>(most)}).prompts;
   } catch (ApiError& error) {

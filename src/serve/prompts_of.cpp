@@ -28,7 +28,7 @@ void check_bytes(const ServedModel& model, size_t bytes, int64_t longest, const 
   check_tokens(model, bytes / kMostTokenBytes, longest, field, " or more");
 }
 
-size_t text_bytes(const nlohmann::json& json) {
+size_t text_bytes(const OrderedJson& json) {
   if (json.is_string()) return json.get_ref<const std::string&>().size();
   size_t bytes = 0;
   if (json.is_structured())
@@ -84,7 +84,7 @@ std::vector<ReadPrompt> prompts_of(const ServedModel& model, const GenerationReq
                    .param = "model"};
   check_bytes(model, text_bytes(request.messages) + text_bytes(request.tools), longest, "messages");
   ReadPrompt prompt{.ids = chat_prompt(*model.chat(), request.messages,
-                                       request.uses_tools ? request.tools : nlohmann::json(),
+                                       request.uses_tools ? request.tools : OrderedJson(),
                                        request.template_variables)};
   check_tokens(model, prompt.ids.size(), longest, "messages");
   prompt.thinks = opens_thinking(model.tokenizer(), prompt.ids);

@@ -141,12 +141,12 @@ TEST_F(Chat, ToolsAndVariablesAreGivenToTheTemplate) {
   ChatSession session(*model, own, with_template, 1000);
   const auto plain = session.ask("hello", sampling, {});
   session.reset();
-  session.set_template_inputs(R"([{"name":"find"}])", R"({"mood":"calm"})");
+  session.set_template_inputs(R"([{"name":"find","a":1}])", R"({"mood":"calm"})");
   const auto given = session.ask("hello", sampling, {});
   // A byte a token: "find" and "calm".
   EXPECT_EQ(given.read, plain.read + 8);
   EXPECT_NE(session.to_json().find(R"("chat_template_kwargs":{"mood":"calm"})"), std::string::npos);
-  EXPECT_NE(session.to_json().find(R"("tools":[{"name":"find"}])"), std::string::npos);
+  EXPECT_NE(session.to_json().find(R"("tools":[{"name":"find","a":1}])"), std::string::npos);
   auto message =
       testing::error_of(ExitCode::kUsage, [&] { session.set_template_inputs("", R"({"mod":1})"); });
   EXPECT_NE(message.find("'mod'"), std::string::npos) << message;

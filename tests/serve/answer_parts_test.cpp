@@ -58,6 +58,7 @@ const std::vector<PartsCase> kCases{
     {"1 < 2 <tool", "|1 < 2 <tool|", false, kTools},
     {R"({"name": "weather", "parameters": {"city": "Rome"}})", R"(||weather({"city":"Rome"}))", false,
      kTools},
+    {R"({"name": "weather", "parameters": {"z": 1, "a": 2}})", R"(||weather({"z":1,"a":2}))", false, kTools},
     {R"({"name": "other", "parameters": {}})", R"(|{"name": "other", "parameters": {}}|)", false, kTools},
     {R"({"city": "Rome"})", R"(|{"city": "Rome"}|)", false, kTools},
     {R"({"name": "weather", "parameters": {}})", R"(|{"name": "weather", "parameters": {}}|)"},

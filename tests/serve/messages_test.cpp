@@ -61,6 +61,22 @@ TEST(ChatPrompt, CallsAndResultsAreWrittenByTheTemplate) {
   EXPECT_TRUE(text.ends_with("<|im_start|>assistant\n")) << text;
 }
 
+// Names stand in the order of the request, as transformers writes them, and not in that of the alphabet.
+TEST(ChatPrompt, ToolsAndCallsKeepTheOrderOfTheirNames) {
+  const auto tools = nlohmann::ordered_json::parse(
+      R"([{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"z": 1, "a": 2}}}])");
+  const auto history = nlohmann::ordered_json::parse(
+      R"([{"role": "user", "content": "Go."}, {"role": "assistant", "content": null, "tool_calls":
+      [{"type": "function", "function": {"name": "f", "arguments": "{\"z\": 1, \"a\": 2}"}}]},
+      {"role": "tool", "content": "Done."}])");
+  const std::string text = kBytes.decode(serve::chat_prompt(form(ChatForm::kQwen3), history, tools, {}));
+  EXPECT_NE(text.find(R"({"type": "function", "function": {"name": "f", "description": "d", "parameters": )"
+                      R"({"z": 1, "a": 2}}})"),
+            text.npos)
+      << text;
+  EXPECT_NE(text.find(R"({"name": "f", "arguments": {"z": 1, "a": 2}})"), text.npos) << text;
+}
+
 TEST(ChatPrompt, VariablesReachTheTemplate) {
   const std::string hi = R"([{"role": "user", "content": "Hi"}])";
   EXPECT_TRUE(

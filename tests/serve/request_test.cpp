@@ -160,6 +160,14 @@ TEST(GenerationRequest, ValuesThatAreWrongAreNamed) {
               "messages");
 }
 
+TEST(GenerationRequest, ManyNamesAreRefusedAtOnce) {
+  std::string body = "{\"metadata\": {\"last\": 0";
+  for (int i = 0; i < 300'000; ++i) body += ", \"" + std::to_string(i) + "\": 0";
+  EXPECT_THROW(serve::read_json_body(body + "}}"), serve::ApiError);
+  const auto twice = serve::read_json_body("{\"b\": 1, \"a\": 2, \"b\": 3}");
+  EXPECT_EQ(twice.dump(), "{\"b\":3,\"a\":2}");
+}
+
 TEST(GenerationRequest, BodiesThatAreNoObjectsOfJsonAreRefused) {
   for (const std::string& body :
        {std::string(), std::string("{"), std::string("[]"), std::string("3"), std::string("{\"a\": \xff}"),

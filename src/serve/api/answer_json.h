@@ -34,8 +34,8 @@ nlohmann::json usage_json(const UsageCounts& usage);
 /// "stop", "length" or "tool_calls".
 const char* finish_reason(AnswerEnd end, bool calls);
 
-/// Log probabilities as chats have them, and as texts do: `offset` is the number of characters in the texts of
-/// the tokens before these, and then of these, too.
+/// Log probabilities as chats have them, and as texts do: `offset` is the number of characters in the texts
+/// of the tokens before these, and then of these, too.
 nlohmann::json chat_logprobs(const Tokenizer& tokenizer, std::span<const DecodedToken> tokens);
 nlohmann::json text_logprobs(const Tokenizer& tokenizer, std::span<const DecodedToken> tokens,
                              int64_t likeliest, size_t& offset);

@@ -4,8 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "core/io/json_depth.h"
-#include "serve/http/http_call.h"
+#include "serve/api/fields.h"
 
 namespace tightloop::serve {
 
@@ -42,15 +41,17 @@ size_t trailing(std::string_view text) {
 }  // namespace
 
 std::vector<ToolCall> calls_of(std::string_view text, const std::set<std::string>* known) {
-  const auto json = nlohmann::json::parse(shallow_json(text), nullptr, /*allow_exceptions=*/false);
+  const OrderedJson json = parse_ordered(text);
   std::vector<ToolCall> calls;
-  const auto add = [&](const nlohmann::json& one) {
+  const auto add = [&](const OrderedJson& one) {
     if (!one.is_object() || !one.contains("name") || !one["name"].is_string()) return false;
     const char* key = one.contains("arguments") ? "arguments" : "parameters";
     const std::string name = one["name"].get<std::string>();
     if (known && (!known->contains(name) || !one.contains(key))) return false;
-    const auto arguments = one.contains(key) ? one[key] : nlohmann::json::object();
-    calls.push_back({name, arguments.is_string() ? arguments.get<std::string>() : json_text(arguments)});
+    const auto arguments = one.contains(key) ? one[key] : OrderedJson::object();
+    calls.push_back({name, arguments.is_string()
+                               ? arguments.get<std::string>()
+                               : arguments.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)});
     return true;
   };
   if (json.is_array() ? !std::ranges::all_of(json, add) : !add(json)) return {};

@@ -22,15 +22,33 @@ HttpReply reply_of(const std::exception_ptr& failure) {
   }
 }
 
-nlohmann::json read_json_body(std::string_view body) {
+OrderedJson parse_ordered(std::string_view text) {
+  constexpr size_t kMostNames = 1000;  // of an object
+  struct TooMany {};
+  std::vector<size_t> names;  // of the objects that are open
+  const auto count = [&](int, OrderedJson::parse_event_t event, OrderedJson&) {
+    if (event == OrderedJson::parse_event_t::object_start) names.push_back(0);
+    if (event == OrderedJson::parse_event_t::object_end) names.pop_back();
+    if (event == OrderedJson::parse_event_t::key && ++names.back() > kMostNames) throw TooMany{};
+    return true;
+  };
+  try {
+    return OrderedJson::parse(shallow_json(text), count, /*allow_exceptions=*/false);
+  } catch (const TooMany&) {
+    return OrderedJson::value_t::discarded;
+  }
+}
+
+OrderedJson read_json_body(std::string_view body) {
   if (!is_utf8(body)) throw ApiError{.message = "the body is not UTF-8."};
-  auto json = nlohmann::json::parse(shallow_json(body), nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) throw ApiError{.message = "the body is not JSON, or is nested too deeply."};
+  auto json = parse_ordered(body);
+  if (json.is_discarded())
+    throw ApiError{.message = "the body is not JSON, is nested too deeply or has too many names."};
   if (!json.is_object()) throw ApiError{.message = "the body is JSON, but not an object."};
   return json;
 }
 
-const nlohmann::json* FieldReader::find(const std::string& name) {
+const OrderedJson* FieldReader::find(const std::string& name) {
   known_.insert(name);
   const auto found = object_.find(name);
   return found == object_.end() || found->is_null() ? nullptr : &*found;
@@ -100,7 +118,7 @@ void FieldReader::ignore(std::initializer_list<const char*> names) {
   for (const char* name : names) known_.insert(name);
 }
 
-void FieldReader::refuse(const std::string& name, std::initializer_list<nlohmann::json> harmless,
+void FieldReader::refuse(const std::string& name, std::initializer_list<OrderedJson> harmless,
                          std::string_view why) {
   const auto* value = find(name);
   if (!value || std::ranges::find(harmless, *value) != harmless.end()) return;

@@ -34,16 +34,23 @@ ApiError wrong_field(std::string_view param, fmt::format_string<Args...> format,
           .code = "invalid_value"};
 }
 
+/// JSON of requests and of answers' calls, which keeps the order of names: templates write it down, and a
+/// model knows tools as they stood in its training.
+using OrderedJson = nlohmann::ordered_json;
+/// Discarded where it is no JSON, nested too deeply, or an object has thousands of names, each of which would
+/// be compared with all others.
+OrderedJson parse_ordered(std::string_view text);
+
 /// The body of a request: an object of JSON. Throws ApiError.
-nlohmann::json read_json_body(std::string_view body);
+OrderedJson read_json_body(std::string_view body);
 
 /// The fields of a request. Each is asked for by its name, once; null counts as absent. Throws ApiError.
 class FieldReader {
  public:
-  explicit FieldReader(const nlohmann::json& object) : object_(object) {}
+  explicit FieldReader(const OrderedJson& object) : object_(object) {}
 
   /// Null where it is absent.
-  const nlohmann::json* find(const std::string& name);
+  const OrderedJson* find(const std::string& name);
   std::optional<std::string> text(const std::string& name);
   std::string required_text(const std::string& name);
   bool truth(const std::string& name, bool otherwise);
@@ -55,12 +62,12 @@ class FieldReader {
   /// Fields that clients send and that change nothing here.
   void ignore(std::initializer_list<const char*> names);
   /// Refused, unless absent or one of the values that change nothing.
-  void refuse(const std::string& name, std::initializer_list<nlohmann::json> harmless, std::string_view why);
+  void refuse(const std::string& name, std::initializer_list<OrderedJson> harmless, std::string_view why);
   /// Refuses what nobody has asked for: it may be meant to change the answer.
   void refuse_unknown() const;
 
  private:
-  const nlohmann::json& object_;
+  const OrderedJson& object_;
   std::set<std::string> known_;
 };
 

@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kAnyId = std::numeric_limits<int32_t>::max();
 constexpr size_t kMostStops = 16, kLongestStop = 1024;  // they are looked for at each token
 
-std::vector<int32_t> ids_of(const nlohmann::json& list, const std::string& name) {
+std::vector<int32_t> ids_of(const OrderedJson& list, const std::string& name) {
   std::vector<int32_t> ids;
   for (const auto& one : list) {
     if (!one.is_number_integer() || one < 0 || one > kAnyId)
@@ -63,14 +63,14 @@ void read_sampling(FieldReader& fields, const RequestLimits& limits, GenerationR
   }
   for (const char* name : {"frequency_penalty", "presence_penalty"})
     fields.refuse(name, {0, 0.0}, "'repetition_penalty' makes repetitions less likely here.");
-  fields.refuse("logit_bias", {nlohmann::json::object()}, "tokens cannot be biased here.");
+  fields.refuse("logit_bias", {OrderedJson::object()}, "tokens cannot be biased here.");
   fields.ignore({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
                  "prompt_cache_retention"});
 }
 
 }  // namespace
 
-GenerationRequest read_chat_request(const nlohmann::json& body, const RequestLimits& limits) {
+GenerationRequest read_chat_request(const OrderedJson& body, const RequestLimits& limits) {
   FieldReader fields(body);
   GenerationRequest request{.chat = true};
   request.model = fields.text("model").value_or("");
@@ -107,15 +107,15 @@ GenerationRequest read_chat_request(const nlohmann::json& body, const RequestLim
   request.uses_tools = request.tools.is_array() && !request.tools.empty() && (!choice || *choice != "none");
   request.several_calls = fields.truth("parallel_tool_calls", true);
   fields.refuse("response_format", {{{"type", "text"}}}, "answers are not held to a format here.");
-  fields.refuse("modalities", {nlohmann::json::array({"text"})}, "answers are text.");
-  fields.refuse("functions", {nlohmann::json::array()}, "'tools' has taken its place.");
+  fields.refuse("modalities", {OrderedJson::array({"text"})}, "answers are text.");
+  fields.refuse("functions", {OrderedJson::array()}, "'tools' has taken its place.");
   fields.refuse("function_call", {"none"}, "'tool_choice' has taken its place.");
   fields.refuse("reasoning_effort", {}, "a template's own switch can be set by 'chat_template_kwargs'.");
   fields.refuse_unknown();
   return request;
 }
 
-GenerationRequest read_text_request(const nlohmann::json& body, const RequestLimits& limits) {
+GenerationRequest read_text_request(const OrderedJson& body, const RequestLimits& limits) {
   FieldReader fields(body);
   GenerationRequest request;
   request.model = fields.text("model").value_or("");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "infer/sample.h"
+#include "serve/api/fields.h"
 
 namespace tightloop::serve {
 
@@ -21,7 +22,7 @@ struct GenerationRequest {
   bool chat = false;
   std::string model{};
   std::vector<std::variant<std::string, std::vector<int32_t>>> prompts{};  // of texts
-  nlohmann::json messages{}, tools{}, template_variables{};                // of a chat
+  OrderedJson messages{}, tools{}, template_variables{};                   // of a chat
   SamplingConfig sampling{};            // its max_tokens is set once the prompt is known
   std::optional<int64_t> max_tokens{};  // none: as many as there is room for
   std::vector<std::string> stops{};
@@ -33,7 +34,7 @@ struct GenerationRequest {
 
 /// Bodies of /v1/chat/completions and /v1/completions. What would change the answer and is not known is
 /// refused by its name. Throws ApiError.
-GenerationRequest read_chat_request(const nlohmann::json& body, const RequestLimits& limits);
-GenerationRequest read_text_request(const nlohmann::json& body, const RequestLimits& limits);
+GenerationRequest read_chat_request(const OrderedJson& body, const RequestLimits& limits);
+GenerationRequest read_text_request(const OrderedJson& body, const RequestLimits& limits);
 
 }  // namespace tightloop::serve

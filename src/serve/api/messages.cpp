@@ -4,7 +4,6 @@
 #include <string>
 
 #include "core/error.h"
-#include "core/io/json_depth.h"
 #include "serve/api/fields.h"
 
 namespace tightloop::serve {
@@ -29,7 +28,7 @@ Role role_of(const std::string& name, const std::string& where) {
 }
 
 /// The text of a list of parts.
-std::string text_of_parts(const nlohmann::json& parts, const std::string& where) {
+std::string text_of_parts(const OrderedJson& parts, const std::string& where) {
   std::string text;
   for (const auto& part : parts) {
     const bool known = part.is_object() && part.contains("type") && part["type"] == "text" &&
@@ -42,7 +41,7 @@ std::string text_of_parts(const nlohmann::json& parts, const std::string& where)
 }
 
 /// Templates want arguments as an object; clients send the text that they were given.
-nlohmann::json with_objects(nlohmann::json calls, const std::string& where) {
+OrderedJson with_objects(OrderedJson calls, const std::string& where) {
   if (!calls.is_array()) throw wrong_field(where, "'tool_calls' must be a list.");
   for (auto& call : calls) {
     if (!call.is_object() || !call.contains("function") || !call["function"].is_object())
@@ -50,17 +49,17 @@ nlohmann::json with_objects(nlohmann::json calls, const std::string& where) {
     auto& function = call["function"];
     if (!function.contains("arguments") || !function["arguments"].is_string()) continue;
     const auto text = function["arguments"].get<std::string>();
-    auto arguments = nlohmann::json::parse(shallow_json(text), nullptr, /*allow_exceptions=*/false);
+    auto arguments = parse_ordered(text);
     if (arguments.is_object()) function["arguments"] = std::move(arguments);
   }
   return calls;
 }
 
-bool says_nothing(const nlohmann::json& value) {
+bool says_nothing(const OrderedJson& value) {
   return value.is_null() || ((value.is_array() || value.is_object() || value.is_string()) && value.empty());
 }
 
-void read_message(const nlohmann::json& object, size_t number, ReadMessages& out) {
+void read_message(const OrderedJson& object, size_t number, ReadMessages& out) {
   const std::string where = fmt::format("messages[{}]", number);
   if (!object.is_object()) throw wrong_field(where, "a message must be an object with 'role' and 'content'.");
   if (!object.contains("role") || !object["role"].is_string())
@@ -68,7 +67,7 @@ void read_message(const nlohmann::json& object, size_t number, ReadMessages& out
   const std::string role = object["role"].get<std::string>();
   Message message{role_of(role, where + ".role")};
   if (role != role_name(message.role)) message.called = out.keep(role);
-  nlohmann::json others = nlohmann::json::object();
+  OrderedJson others = OrderedJson::object();
   std::string names;
   for (const auto& [name, value] : object.items()) {
     if (name == "role" || name == "content" || says_nothing(value)) continue;
@@ -109,8 +108,8 @@ bool form_takes(const ChatTemplate& chat, const Conversation& conversation, std:
 
 }  // namespace
 
-std::vector<int32_t> chat_prompt(const ChatTemplate& chat, const nlohmann::json& messages,
-                                 const nlohmann::json& tools, const nlohmann::json& variables) {
+std::vector<int32_t> chat_prompt(const ChatTemplate& chat, const OrderedJson& messages,
+                                 const OrderedJson& tools, const OrderedJson& variables) {
   ReadMessages read;
   for (size_t i = 0; i < messages.size(); ++i) read_message(messages[i], i, read);
   for (size_t i = 0; i < read.messages.size(); ++i)
