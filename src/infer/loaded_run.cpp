@@ -46,7 +46,8 @@ LoadedRun load_model(const SavedModel& saved, const std::string& device_name,
 
 bool has_seen_no_conversation(const LoadedRun& run) {
   const DataConfig& data = run.recipe.data;
-  return data.mixture.empty() && (data.source == DataSource::kText || data.source == DataSource::kTasks);
+  return data.mixture.empty() && (data.source == DataSource::kText || data.source == DataSource::kTasks ||
+                                  data.format == RecordFormat::kText);
 }
 
 }  // namespace tightloop

@@ -79,8 +79,9 @@ std::vector<ReadPrompt> prompts_of(const ServedModel& model, const GenerationReq
   for (const auto& given : request.prompts) prompts.push_back(read_prompt(model, given, longest, "prompt"));
   if (!request.chat) return prompts;
   if (!model.chat())
-    throw ApiError{.message = fmt::format(
-                       "'{}' knows no form of chat. Ask /v1/completions to continue a text.", model.name()),
+    throw ApiError{.message = fmt::format("'{}' has learned no conversations: use /v1/completions, which "
+                                          "continues a text.",
+                                          model.name()),
                    .param = "model"};
   check_bytes(model, text_bytes(request.messages) + text_bytes(request.tools), longest, "messages");
   ReadPrompt prompt{.ids = chat_prompt(*model.chat(), request.messages,

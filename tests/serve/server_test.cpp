@@ -2,6 +2,7 @@
 
 #include "infer/text_loss.h"
 #include "serve/served.h"
+#include "tokenizer/jinja/template_files.h"
 
 namespace tightloop {
 namespace {
@@ -107,6 +108,29 @@ TEST(Server, ChatsAreAskedInTheModelsForm) {
   EXPECT_GT(json["usage"]["prompt_tokens"], 20);
   const auto again = served.post("/v1/chat/completions", body).json();
   EXPECT_EQ(again["choices"], json["choices"]);
+}
+
+TEST(Server, AModelOfTextsIsNoChat) {
+  auto run = ServedTiny::loaded();
+  run.recipe.data.source = DataSource::kText;  // and its tokenizer has ChatML's tokens all the same
+  ServedTiny served({}, "", std::move(run));
+  EXPECT_EQ(served.get("/v1/models").json()["data"][0]["kind"], "text");
+  const auto chat =
+      served.post("/v1/chat/completions", {{"messages", {{{"role", "user"}, {"content", "Hi"}}}}});
+  EXPECT_EQ(chat.status, 400);
+  EXPECT_NE(chat.body.find("use /v1/completions"), std::string::npos) << chat.body;
+  EXPECT_EQ(served.post("/v1/completions", completion("Once", 3)).status, 200);
+
+  auto records = ServedTiny::loaded();
+  records.recipe.data.source = DataSource::kJsonl;
+  EXPECT_FALSE(has_seen_no_conversation(records));
+  records.recipe.data.format = RecordFormat::kText;
+  EXPECT_TRUE(has_seen_no_conversation(records));
+  ChatTemplateFiles own;
+  own.templates["default"] = "{{ messages[0].content }}";
+  records.tokenizer->set_chat(own);
+  ServedTiny bringing({}, "", std::move(records));
+  EXPECT_EQ(bringing.get("/v1/models").json()["data"][0]["kind"], "chat") << "by a template of its own";
 }
 
 TEST(Server, AStreamSaysTheSameInPieces) {

@@ -110,12 +110,14 @@ void serve_models(ServeArguments& options) {
     }
     LoadedRun run =
         load_model(saved, options.choice.device, options.choice.precision, options.choice.weights);
-    if (has_seen_no_conversation(run))
+    const bool unlearned = has_seen_no_conversation(run);
+    auto model = std::make_unique<serve::ServedModel>(name, std::move(run), decoder);
+    if (unlearned && model->chat())
       log::warn("{} was trained on text and has seen no conversation: ask it for completions, not for chats.",
                 name);
-    auto model = std::make_unique<serve::ServedModel>(name, std::move(run), decoder);
     lines.push_back(fmt::format("{}: {}, context of {} tokens, on {}", name,
-                                model->chat() ? "chat form " + model->chat()->description() : "no chat form",
+                                model->chat() ? "chat form " + model->chat()->description()
+                                              : "continues texts (it has learned no conversations)",
                                 model->context(), device));
     server.add(std::move(model));
   }
@@ -129,10 +131,10 @@ void serve_models(ServeArguments& options) {
 void add_serve(CLI::App& app) {
   auto options = std::make_shared<ServeArguments>();
   auto* verb = app.add_subcommand("serve", "Serve models over HTTP, in the shape of OpenAI's API");
-  verb->add_option(
-          "--model,--run", options->models,
-          "A run, a checkpoint's or a Hugging Face folder, or NAME=FOLDER; may be given several times "
-          "(default: the newest in runs/)")
+  verb->add_option("--model,--run", options->models,
+                   "A run (also RUN@best, RUN@300: a checkpoint of it), a checkpoint's or a Hugging Face "
+                   "folder, a GGUF "
+                   "file, or NAME=ONE; may be given several times (default: the newest in runs/)")
       ->allow_extra_args(false);
   options->choice.by_option = true;
   options->choice.add_device_to(*verb);

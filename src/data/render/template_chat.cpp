@@ -161,7 +161,9 @@ class TemplateChat : public ChatTemplate::Writer {
 
   std::string description() const override {
     if (!quick_) return files_.source;
-    return fmt::format("{} (known: the form {})", files_.source, name_of(quick_->form));
+    const std::string_view form = name_of(quick_->form);
+    if (files_.source == fmt::format("chat.form {}", form)) return std::string(form);
+    return fmt::format("{} (known: the form {})", files_.source, form);
   }
 
  private:

@@ -2,15 +2,26 @@
 
 #include <ctime>
 
+#include "tokenizer/jinja/template_files.h"
 #include "train/engine/precision.h"
 
 namespace tightloop::serve {
+
+namespace {
+
+/// A tokenizer may well have tokens for conversations of which the model has seen none.
+std::unique_ptr<ChatTemplate> learned_chat(const LoadedRun& run) {
+  if (has_seen_no_conversation(run) && run.tokenizer->chat().empty()) return nullptr;
+  return chat_template(for_questions(run.recipe.chat), *run.tokenizer);
+}
+
+}  // namespace
 
 ServedModel::ServedModel(std::string name, LoadedRun run, const DecoderConfig& config)
     : name_(std::move(name)),
       created_(static_cast<int64_t>(std::time(nullptr))),
       run_(std::move(run)),
-      chat_(chat_template(for_questions(run_.recipe.chat), *run_.tokenizer)),
+      chat_(learned_chat(run_)),
       stop_tokens_(tightloop::stop_tokens(run_)),
       calculator_(*run_.tokenizer),
       decoder_(*run_.model, config),

@@ -32,7 +32,8 @@ class ServedModel {
   const ModelConfig& config() const { return run_.recipe.model; }
   const ChatConfig& chat_config() const { return run_.recipe.chat; }
   const Tokenizer& tokenizer() const { return *run_.tokenizer; }
-  /// Null where the tokenizer has no tokens for conversations.
+  /// Null where the model learned from texts and has no template, or its tokenizer no tokens for
+  /// conversations.
   const ChatTemplate* chat() const { return chat_.get(); }
   const std::vector<int32_t>& stop_tokens() const { return stop_tokens_; }
   const CalculatorCalls* calculator() const { return calculator_.possible() ? &calculator_ : nullptr; }
