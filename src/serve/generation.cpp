@@ -250,9 +250,16 @@ void Generation::finish() {
 
 void Generation::look_after(Clock::time_point now) {
   if (done_ || now < until_) return;
-  const bool started = std::ranges::any_of(answers_, [](const Made& one) { return one.feed->started(); });
+  const bool started = std::ranges::any_of(answers_, [](const Made& one) { return one.feed->made() > 0; });
   stop(started ? server_error(504, "the answer takes longer than requests may take here.")
                : server_error(503, "the server is busy: the answer did not begin in time."));
+}
+
+int64_t Generation::made_tokens() const {
+  int64_t made = usage_.made;
+  for (const Made& one : answers_)
+    if (!one.end) made += one.feed->made();
+  return made;
 }
 
 void Generation::stop(const ApiError& why) {

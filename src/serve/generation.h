@@ -37,7 +37,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void stop(const ApiError& why);
   bool done() const { return done_; }
   const std::shared_ptr<Exchange>& exchange() const { return exchange_; }
+  const std::string& model() const { return model_.name(); }
   const UsageCounts& usage() const { return usage_; }
+  /// Also of answers that are not finished.
+  int64_t made_tokens() const;
   size_t answers() const { return answers_.size(); }
 
  private:

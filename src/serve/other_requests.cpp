@@ -68,6 +68,7 @@ void Server::score(const Asked& asked) {
     auto prompt = read_prompt(model, text, longest_of(model, config_.prompt_tokens), "text");
     return [this, asked, &model, ids = std::move(prompt.ids), bytes = text.size()] {
       const auto wanted = std::make_shared<std::atomic<bool>>(true);
+      asked->model = model.name();
       wait_for(asked, wanted);
       model.call([this, asked, &model, ids, bytes, wanted](LanguageModel& language_model) {
         if (!*wanted) return;
@@ -115,6 +116,7 @@ void Server::embed(const Asked& asked) {
       http_.post([asked, reply = std::move(reply)] { asked->reply(reply); });
     };
     return [this, asked, &model, job] {
+      asked->model = model.name();
       wait_for(asked, job->wanted);
       embed_next(model, job);
     };
@@ -130,6 +132,12 @@ void Server::translate(const Asked& asked) {
     job.lines = fields.texts("text", static_cast<size_t>(config_.lines));
     if (!fields.find("text"))
       throw ApiError{.message = "'text' is missing.", .param = "text", .code = "missing_required_parameter"};
+    for (const auto& line : job.lines)
+      if (const size_t end = line.find_last_not_of(" \t\r\n"); end != line.npos && line.find('\n') < end)
+        throw wrong_field(
+            "text",
+            "a text has several lines, and would be translated as one sentence: give each line as "
+            "a text of its own, {{\"text\": [\"...\", \"...\"]}}.");
     job.decode.beam =
         fields.integer("beam", 1, config_.beam).value_or(std::min<int64_t>(job.decode.beam, config_.beam));
     job.decode.nbest = fields.integer("nbest", 1, job.decode.beam).value_or(1);
@@ -158,6 +166,7 @@ void Server::translate(const Asked& asked) {
       http_.post([asked, reply = std::move(reply)] { asked->reply(reply); });
     };
     return [this, asked, &translator, wanted, job = std::move(job)]() mutable {
+      asked->model = translator.name();
       wait_for(asked, wanted);
       translator.submit(std::move(job));
     };

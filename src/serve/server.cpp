@@ -1,8 +1,10 @@
 #include "serve/server.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ctime>
 #include <limits>
 
 #include "core/error.h"
@@ -87,6 +89,15 @@ const std::vector<Server::Route>& Server::routes() {
   return kRoutes;
 }
 
+const Server::Route* Server::route_at(std::string_view asked) {
+  const auto found = std::ranges::find_if(routes(), [&](const Route& one) {
+    const std::string_view path = one.path;
+    const bool below = path.size() > 1 && path.ends_with('/');
+    return below ? asked.starts_with(path) && asked.size() > path.size() : asked == path;
+  });
+  return found == routes().end() ? nullptr : &*found;
+}
+
 Server::Server(const ServeConfig& config, std::string key)
     : config_(config),
       rules_(access_rules(config, std::move(key))),
@@ -141,41 +152,48 @@ void Server::watch(const Asked& asked, const std::string& endpoint) {
     std::string tokens;
     for (const auto& one : generations_)
       if (one->exchange() == done)
-        tokens = fmt::format(", {} + {} tokens", one->usage().prompt, one->usage().made);
+        tokens = fmt::format(", {} + {} tokens", one->usage().prompt, one->made_tokens());
     const std::string& method = done->call().method;
-    log::info("{} {} {}, {:.0f} ms{}", method.empty() ? "unread" : method, endpoint, status, took, tokens);
+    log::info("{:%Y-%m-%d %H:%M:%S} {} {} {}, {}{:.0f} ms{}", fmt::localtime(std::time(nullptr)),
+              method.empty() ? "unread" : method, endpoint, status,
+              done->model.empty() ? "" : done->model + ", ", took, tokens);
   };
 }
 
 void Server::handle(const Asked& asked) {
   const HttpCall& call = asked->call();
-  const Route* route = nullptr;
-  bool known = false;
-  const std::string_view method = call.method == "HEAD" ? "GET" : std::string_view(call.method);
-  for (const Route& one : routes()) {
-    const std::string_view path = one.path;
-    const bool below = path.size() > 1 && path.ends_with('/');
-    if (below ? !call.path.starts_with(path) || call.path.size() == path.size() : call.path != path) continue;
-    known = true;
-    if (method == one.method) route = &one;
-  }
-  watch(asked, route ? route->path : "other");
+  const Route* const there = route_at(call.path);
+  const bool gets = there && std::string_view(there->method) == "GET";
+  const bool takes = there && (call.method == there->method || (gets && call.method == "HEAD"));
+  watch(asked, takes ? there->path : "other");
   try {
     if (const auto refusal = check_origin(call, rules_); refusal.status)
       throw ApiError{.status = refusal.status, .message = refusal.why};
     asked->extra_headers = cors_headers(call, rules_);
-    if (call.method == "OPTIONS" && known) return asked->reply({.status = 204});
-    if (!known)
-      throw ApiError{.status = 404, .message = "there is nothing at this path.", .code = "not_found"};
-    if (!route) throw ApiError{.status = 405, .message = "this path does not take this method."};
-    if (!route->open && !has_key(call, rules_))
+    if (call.method == "OPTIONS" && there) return asked->reply({.status = 204});
+    if (!there)
+      throw ApiError{.status = 404,
+                     .message = route_at("/v1" + call.path)
+                                    ? fmt::format("there is nothing at this path; ask /v1{}.", call.path)
+                                    : "there is nothing at this path.",
+                     .code = "not_found"};
+    if (!takes) {
+      asked->extra_headers.emplace_back("Allow",
+                                        there->method + std::string(gets ? ", HEAD" : "") + ", OPTIONS");
+      throw ApiError{
+          .status = 405,
+          .message = fmt::format("this path does not take {}: ask by {}.", call.method, there->method)};
+    }
+    if (!there->open && !has_key(call, rules_))
       throw ApiError{.status = 401,
-                     .message = "the API key is missing or wrong: \"Authorization: Bearer KEY\".",
+                     .message =
+                         "the API key is missing or wrong; requests bring it in a header: "
+                         "\"Authorization: Bearer KEY\".",
                      .code = "invalid_api_key",
                      .type = "authentication_error"};
-    if (draining_ && route->works)
+    if (draining_ && there->works)
       throw ApiError{.status = 503, .message = "the server is shutting down.", .type = "server_error"};
-    (this->*route->answer)(asked);
+    (this->*there->answer)(asked);
   } catch (...) {
     asked->reply(reply_of(std::current_exception()));
   }
@@ -245,6 +263,7 @@ void Server::generate(const Asked& asked) {
                                                          std::move(prompts), until);
     return [this, asked, generation, answers] {
       if (!admit(asked, answers)) return;
+      asked->model = generation->model();
       generations_.push_back(generation);
       generation->start();
     };

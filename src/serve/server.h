@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -42,6 +43,8 @@ class Server {
   using Asked = std::shared_ptr<Exchange>;
   struct Route;
   static const std::vector<Route>& routes();
+  /// Null where there is nothing at this path.
+  static const Route* route_at(std::string_view asked);
 
   void handle(const Asked& asked);
   void watch(const Asked& asked, const std::string& endpoint);

@@ -1,6 +1,7 @@
 // `tightloop serve` from outside: programs of others, the examples of its page, signals, load.
 #include <csignal>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 
 #include "e2e/program.h"
@@ -229,6 +230,10 @@ TEST_F(Serve, AnswersAreThoseOfTheOtherVerbs) {
   ASSERT_EQ(cut.size(), 3u);
   EXPECT_EQ(cut[1].value("cut", false), true) << "only its beginning was read";
   EXPECT_FALSE(cut[0].contains("cut") || cut[2].contains("cut"));
+  EXPECT_EQ(post(served, "/translate", {{"text", "a cat\n"}}).status, 200);
+  const auto lines = post(served, "/translate", {{"text", {"a cat", "a cat\na dog"}}});
+  EXPECT_EQ(lines.status, 400);
+  EXPECT_TRUE(contains(lines.body, "give each line as a text of its own")) << lines.body;
 }
 
 TEST_F(Serve, WrongUseIsASentence) {
@@ -267,7 +272,26 @@ TEST_F(Serve, AKeyComesFromAFileOrTheEnvironmentAndIsNowhereToBeSeen) {
       post(served, "/v1/chat/completions", chat("Say hello."), "Authorization: Bearer top-secret-7319\r\n")
           .status,
       200);
+  {
+    testing::HttpClient client(served.port());
+    client.send(testing::http_request("POST", "/v1/completions",
+                                      json{{"model", "mine"},
+                                           {"prompt", "Hello"},
+                                           {"max_tokens", 600},
+                                           {"n", 16},
+                                           {"ignore_eos", true},
+                                           {"stream", true}}
+                                          .dump(),
+                                      "Authorization: Bearer top-secret-7319\r\n"));
+    client.read_until("data: ");
+  }
+  for (int i = 0; i < 200 && !contains(served.log(), " 499, "); ++i) ::usleep(50000);
   EXPECT_EQ(served.stop(), 0);
+  EXPECT_TRUE(std::regex_search(served.log(),
+                                std::regex("\n\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d:\\d\\d POST /v1/completions "
+                                           "499, mine, \\d+ ms, \\d+ \\+ [1-9]\\d* tokens\n")))
+      << served.log();
+  EXPECT_TRUE(contains(served.log(), "mine: chat form qwen3, context of")) << served.log();
   EXPECT_FALSE(contains(served.log(), "secret"));
   EXPECT_FALSE(contains(served.log(), "Say hello")) << "no text of a request is logged";
   EXPECT_TRUE(contains(served.log(), "POST /v1/chat/completions 200, ")) << served.log();

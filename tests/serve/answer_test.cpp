@@ -32,6 +32,16 @@ TEST(Answer, OffsetsOfTokensCountCharacters) {
   EXPECT_EQ(offset, 6u);
 }
 
+TEST(Answer, TheTokenThatWasChosenIsAmongTheLikeliest) {
+  const testing::ByteTokenizer tokenizer{{}};
+  const std::vector<DecodedToken> tokens{{.id = 'a', .logprob = -3, .likeliest = {{'b', -0.5f}}},
+                                         {.id = 'b', .logprob = -0.5, .likeliest = {{'b', -0.5f}}}};
+  size_t offset = 0;
+  EXPECT_EQ(text_logprobs(tokenizer, tokens, 1, offset)["top_logprobs"],
+            (nlohmann::json{{{"a", -3.0}, {"b", -0.5}}, {{"b", -0.5}}}));
+  EXPECT_TRUE(text_logprobs(tokenizer, tokens, 0, offset)["top_logprobs"].is_null());
+}
+
 TEST(Answer, TheTimeToTheFirstTokenBeginsWithTheRequest) {
   const testing::ByteTokenizer tokenizer{{}};
   AnswerTimes times;

@@ -115,6 +115,18 @@ TEST(ChatPrompt, WhatWouldBeLostOrCannotBeReadIsRefused) {
   EXPECT_TRUE(has(
       written_or_refused(ChatForm::kQwen3, R"([{"role": "assistant", "content": "", "tool_calls": [{}]}])"),
       "tool_calls"));
+  const auto result = [](const std::string& id) {
+    return written_or_refused(
+        ChatForm::kQwen3,
+        R"([{"role": "user", "content": "Rome?"}, {"role": "assistant", "content": null, "tool_calls":
+        [{"id": "a", "type": "function", "function": {"name": "weather", "arguments": "{}"}}]},
+        {"role": "tool", "content": "Sunny.")" +
+            id + "}]");
+  };
+  EXPECT_TRUE(result(R"(, "tool_call_id": "a")").starts_with("written: "));
+  EXPECT_TRUE(result("").starts_with("written: ")) << "the order tells";
+  EXPECT_TRUE(has(result(R"(, "tool_call_id": "b")"), "messages[2].tool_call_id: no message before"));
+  EXPECT_TRUE(has(result(R"(, "tool_call_id": 7)"), "must be a string"));
   for (const auto& one :
        {written_or_refused(ChatForm::kChatml, hi, json::parse(kWeatherTool)),
         written_or_refused(ChatForm::kChatml, R"([{"role": "user", "content": "Hi", "name": "Bob"}])")})

@@ -35,6 +35,16 @@ ApiError refusal_of(Body&& body) {
   return {};
 }
 
+TEST(RequestBody, SaysWhereItIsNotJson) {
+  const auto why = [](const std::string& body) { return refusal_of([&] { read_json_body(body); }).message; };
+  EXPECT_EQ(why(R"({"n": 1,, "m": 2})"), "the body is not JSON: it is wrong at byte 9 of 17.");
+  EXPECT_EQ(why(R"({"n": 1)"), "the body is not JSON: it ends too early, behind byte 7.");
+  EXPECT_NE(why("").find("empty"), std::string::npos);
+  EXPECT_NE(why(std::string(1000, '[')).find("nested too deeply"), std::string::npos);
+  EXPECT_NE(why("[1e999]").find("too large"), std::string::npos);
+  EXPECT_NE(why("[1]").find("not an object"), std::string::npos);
+}
+
 TEST(GenerationRequest, ReadsAChat) {
   const auto request = chat_of(
       R"(, "temperature": 0, "top_p": 0.9, "top_k": 5, "min_p": 0.1, "repetition_penalty": 1.1, "seed": -3,

@@ -19,11 +19,13 @@ TEST(ServerLimits, AClientThatGoesAwayGivesItsPlaceBack) {
     client.send(testing::http_request("POST", "/v1/completions",
                                       completion("Once", 3000, {{"stream", stream}, {"n", 2}}).dump()));
     ASSERT_TRUE(served.reaches([](const DecoderLoad& load) { return load.running == 2; }));
+    if (stream) client.read_until("data: ");  // it had begun
     client.close();
     EXPECT_TRUE(served.reaches([](const DecoderLoad& load) { return load.running == 0; }));
     EXPECT_LT(served.model().load().made_tokens, 10000);
   }
-  EXPECT_NE(served.get("/metrics").body.find("code=\"499\"} "), std::string::npos);
+  const std::string metrics = served.get("/metrics").body;
+  EXPECT_NE(metrics.find("{endpoint=\"/v1/completions\",code=\"499\"} 2\n"), std::string::npos) << metrics;
 }
 
 TEST(ServerLimits, ASlowReaderIsCutOffAndHoldsNobodyUp) {

@@ -54,8 +54,21 @@ TEST(Server, SaysWhatItIs) {
     EXPECT_EQ(answer.status, 404) << path;
     EXPECT_EQ(answer.body.find("root:"), std::string::npos);
   }
-  EXPECT_EQ(served.get("/v1/chat/completions").status, 405);
-  EXPECT_EQ(served.post("/health", {{"a", 1}}).status, 405);
+  EXPECT_EQ(models["data"][0]["kind"], "chat");
+  const auto message = [](const testing::HttpAnswered& answer) {
+    return answer.json()["error"]["message"].get<std::string>();
+  };
+  const auto got = served.get("/v1/chat/completions"), put = served.post("/health", {{"a", 1}});
+  EXPECT_EQ(got.status, 405);
+  EXPECT_NE(got.head.find("Allow: POST, OPTIONS\r\n"), std::string::npos) << got.head;
+  EXPECT_EQ(message(got), "this path does not take GET: ask by POST.");
+  EXPECT_EQ(put.status, 405);
+  EXPECT_NE(put.head.find("Allow: GET, HEAD, OPTIONS\r\n"), std::string::npos) << put.head;
+  const auto without = served.post("/chat/completions", {{"a", 1}});
+  EXPECT_EQ(without.status, 404);
+  EXPECT_EQ(message(without), "there is nothing at this path; ask /v1/chat/completions.");
+  EXPECT_EQ(message(served.get("/models/tiny")), "there is nothing at this path; ask /v1/models/tiny.");
+  EXPECT_EQ(message(served.get("/nothing")), "there is nothing at this path.");
 }
 
 TEST(Server, CompletionsAreWhatTheModelSaysAlone) {

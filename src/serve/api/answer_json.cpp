@@ -80,6 +80,7 @@ nlohmann::json text_logprobs(const Tokenizer& tokenizer, std::span<const Decoded
     offset += static_cast<size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
     nlohmann::json top = nlohmann::json::object();
     for (const auto& [id, logprob] : token.likeliest) top[token_text(tokenizer, id)] = shown_logprob(logprob);
+    top[text] = shown_logprob(token.logprob);  // also where it is not among them
     tops.push_back(std::move(top));
   }
   return {{"tokens", texts},

@@ -39,11 +39,30 @@ OrderedJson parse_ordered(std::string_view text) {
   }
 }
 
+namespace {
+
+std::string why_not_read(std::string_view body) {
+  if (body.empty()) return "the body is empty: it must be an object of JSON.";
+  const std::string_view shallow = shallow_json(body);
+  if (shallow.empty()) return "the body is JSON that is nested too deeply.";
+  try {
+    [[maybe_unused]] const auto read = nlohmann::json::parse(shallow);
+    return "an object of the body has too many names.";
+  } catch (const nlohmann::json::parse_error& error) {
+    if (error.byte > body.size())
+      return fmt::format("the body is not JSON: it ends too early, behind byte {}.", body.size());
+    return fmt::format("the body is not JSON: it is wrong at byte {} of {}.", error.byte, body.size());
+  } catch (const nlohmann::json::exception&) {
+    return "the body holds a number that is too large.";
+  }
+}
+
+}  // namespace
+
 OrderedJson read_json_body(std::string_view body) {
   if (!is_utf8(body)) throw ApiError{.message = "the body is not UTF-8."};
   auto json = parse_ordered(body);
-  if (json.is_discarded())
-    throw ApiError{.message = "the body is not JSON, is nested too deeply or has too many names."};
+  if (json.is_discarded()) throw ApiError{.message = why_not_read(body)};
   if (!json.is_object()) throw ApiError{.message = "the body is JSON, but not an object."};
   return json;
 }

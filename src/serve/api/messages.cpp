@@ -1,6 +1,7 @@
 #include "serve/api/messages.h"
 
 #include <deque>
+#include <set>
 #include <string>
 
 #include "core/error.h"
@@ -14,6 +15,7 @@ namespace {
 struct ReadMessages {
   std::vector<Message> messages;
   std::deque<std::string> texts;
+  std::set<std::string> call_ids;  // of the calls so far
 
   std::string_view keep(std::string text) { return texts.emplace_back(std::move(text)); }
 };
@@ -59,6 +61,24 @@ bool says_nothing(const OrderedJson& value) {
   return value.is_null() || ((value.is_array() || value.is_object() || value.is_string()) && value.empty());
 }
 
+/// A result of a call that nobody made has no place in the conversation. `called`: the ids of the calls so
+/// far.
+void check_call_ids(const OrderedJson& message, const std::string& where, std::set<std::string>& called) {
+  if (const auto calls = message.find("tool_calls"); calls != message.end())
+    for (const auto& call : *calls)
+      if (const auto id = call.find("id"); id != call.end() && id->is_string())
+        called.insert(id->get<std::string>());
+  const auto id = message.find("tool_call_id");
+  if (id == message.end() || says_nothing(*id)) return;
+  if (!id->is_string()) throw wrong_field(where + ".tool_call_id", "'tool_call_id' must be a string.");
+  const auto& name = id->get_ref<const std::string&>();
+  if (!called.contains(name))
+    throw wrong_field(where + ".tool_call_id",
+                      "no message before this one holds a call with the id '{}': give the id of one of its "
+                      "'tool_calls'.",
+                      name.substr(0, 40));
+}
+
 void read_message(const OrderedJson& object, size_t number, ReadMessages& out) {
   const std::string where = fmt::format("messages[{}]", number);
   if (!object.is_object()) throw wrong_field(where, "a message must be an object with 'role' and 'content'.");
@@ -80,6 +100,7 @@ void read_message(const OrderedJson& object, size_t number, ReadMessages& out) {
     if (name == "tool_call_id" || (name == "name" && message.role == Role::kTool)) continue;
     (names += name) += '\0';
   }
+  check_call_ids(others, where, out.call_ids);
   if (!others.empty()) message.fields = out.keep(others.dump());
   message.field_names = out.keep(std::move(names));
   const auto content = object.find("content");

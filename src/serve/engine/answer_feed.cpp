@@ -28,7 +28,7 @@ bool AnswerFeed::on_token(const DecodedToken& token) {
   std::string text = stream_.add(token.id);
   if (logprobs_) held_.push_back(token);
   std::unique_lock lock(mutex_);
-  (std::exchange(started_, true) ? times_.between_tokens : times_.first_token).observe(seconds);
+  (made_++ > 0 ? times_.between_tokens : times_.first_token).observe(seconds);
   if (!text.empty()) {
     news_.text += text;
     std::ranges::move(held_, std::back_inserter(news_.tokens));
@@ -54,9 +54,9 @@ AnswerNews AnswerFeed::take() {
   return std::exchange(news_, {});
 }
 
-bool AnswerFeed::started() const {
+int64_t AnswerFeed::made() const {
   const std::lock_guard lock(mutex_);
-  return started_;
+  return made_;
 }
 
 }  // namespace tightloop::serve

@@ -36,8 +36,8 @@ class AnswerFeed {
   void on_end(const DecodeEnd& end);
 
   AnswerNews take();
-  /// Whether a token is there already.
-  bool started() const;
+  /// Tokens that are there already.
+  int64_t made() const;
 
  private:
   void tell(std::unique_lock<std::mutex>& lock);
@@ -52,7 +52,8 @@ class AnswerFeed {
   Clock::time_point last_;
   mutable std::mutex mutex_;  // what follows
   AnswerNews news_;
-  bool told_ = false, started_ = false;
+  bool told_ = false;
+  int64_t made_ = 0;
 };
 
 }  // namespace tightloop::serve

@@ -71,7 +71,7 @@ void Exchange::end() {
 }
 
 void Exchange::lose(Lost how) {
-  connection_ = nullptr;
+  connection_ = nullptr, status_ = 0;
   if (const auto lost = std::exchange(on_lost, {})) lost(how);
   if (const auto done = std::exchange(on_done, {})) done();
 }

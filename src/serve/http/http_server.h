@@ -37,9 +37,10 @@ class Exchange {
   bool begun() const { return begun_; }
   /// Whether an answer can still be given: it is not finished, and the client is there.
   bool open() const { return connection_ != nullptr; }
-  int status() const { return status_; }  // of the answer; 0: none yet
+  int status() const { return status_; }  // of the answer; 0: none yet, or its client is lost
   /// Headers of the answer besides its own.
   HttpHeaders extra_headers{};
+  std::string model{};  // that is asked, for the log
 
   /// Called once where the client goes away, or does not read, before the answer is finished.
   std::function<void(Lost)> on_lost{};
