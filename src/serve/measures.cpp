@@ -7,6 +7,7 @@
 
 #include "infer/text_loss.h"
 #include "infer/token_scores.h"
+#include "tokenizer/unicode/unicode.h"
 
 namespace tightloop::serve {
 
@@ -22,8 +23,14 @@ nlohmann::json score_json(LanguageModel& model, const Tokenizer& tokenizer, std:
                           size_t bytes) {
   const auto text_of = [&](int32_t id) { return tokenizer.decode(std::span(&id, 1)); };
   nlohmann::json tokens = nlohmann::json::array();
-  tokens.push_back(
-      {{"text", text_of(ids[0])}, {"id", ids[0]}, {"loss", nullptr}, {"rank", nullptr}, {"best", nullptr}});
+  const auto add = [&](int32_t id, nlohmann::json scores) {
+    const std::string text = text_of(id);
+    scores.update({{"text", text}, {"id", id}});
+    // A part of a character is no text, but together they are one.
+    if (!is_utf8(text)) scores["bytes"] = std::vector<uint8_t>(text.begin(), text.end());
+    tokens.push_back(std::move(scores));
+  };
+  add(ids[0], {{"loss", nullptr}, {"rank", nullptr}, {"best", nullptr}});
   TextLoss loss;
   if (ids.size() > 1) {
     const auto scores = score_tokens(model, row_of(ids.first(ids.size() - 1)), row_of(ids.subspan(1)));
@@ -31,12 +38,10 @@ nlohmann::json score_json(LanguageModel& model, const Tokenizer& tokenizer, std:
     const auto *ranks = scores.rank.const_data_ptr<int64_t>(), *best = scores.best.const_data_ptr<int64_t>();
     for (size_t i = 0; i + 1 < ids.size(); ++i) {
       const auto likeliest = static_cast<int32_t>(best[i]);
-      tokens.push_back({{"text", text_of(ids[i + 1])},
-                        {"id", ids[i + 1]},
-                        {"loss", losses[i]},
-                        {"rank", ranks[i]},
-                        {"best", likeliest < tokenizer.vocab_size() ? text_of(likeliest) : ""},
-                        {"best_id", likeliest}});
+      add(ids[i + 1], {{"loss", losses[i]},
+                       {"rank", ranks[i]},
+                       {"best", likeliest < tokenizer.vocab_size() ? text_of(likeliest) : ""},
+                       {"best_id", likeliest}});
       loss.sum += losses[i], ++loss.tokens;
     }
   }

@@ -61,10 +61,16 @@ def check_phone(page, check):
     page.eval("byId('settings-open').click()")
     page.settle()
     check("settings fit a phone", page.eval("byId('settings').scrollWidth <= byId('settings').clientWidth") and not page.eval(small), str(page.eval(small)))
+    # A menu's arrow takes some room, too.
+    cut = page.eval(f"""(() => {{ const pen = document.createElement('canvas').getContext('2d');
+        return [...byId('settings').querySelectorAll('input, select')].filter({SHOWN}).map((one) => {{ const style = getComputedStyle(one), menu = one.tagName === 'SELECT'; pen.font = `${{style.fontSize}} ${{style.fontFamily}}`;
+            const text = menu ? one.selectedOptions[0].textContent : one.placeholder; return [text, pen.measureText(text).width + (menu ? 20 : 0), one.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight)]; }}).filter(([, needs, has]) => needs > has); }})()""")
+    check("nothing in their fields is cut off", not cut, str(cut))
     page.eval("byId('settings').close()")
     for tab in ("translate", "losses"):
         page.eval(f"byId('tab-{tab}').click()")
         page.settle()
+        check(f"a phone is told of no keys in {tab}", not page.eval(f"document.querySelector('#panel-{tab}').innerText.includes('Ctrl')"))
         check(f"fingers can use {tab}", not page.eval(small), str(page.eval(small)))
     page.eval("byId('tab-chat').click()")
     page.resize(1280, 900)

@@ -103,6 +103,28 @@ def fill_in(page, **fields):
     check(f"settings are kept: {fields}", page.eval("!byId('settings').open") and all(page.eval(f"JSON.parse(localStorage['tightloop.settings']).{name}") == text for name, text in fields.items()))
 
 
+def check_wrong_settings(page):
+    page.eval("byId('settings-open').click()")
+    for name, text, wrong in (("temperature", "9", "Temperature: "), ("seed", "1.5", "Seed: "), ("tools", "not JSON", "Tools: ")):
+        page.eval(f"byId('settings').querySelector('details').open = true; byId('set-{name}').focus()")
+        page.write(text)
+        page.eval("byId('settings').querySelector('details').open = false; byId('set-top_k').focus(); byId('settings-close').click()")
+        problem = page.eval("byId('settings-problem').textContent")
+        check(f"Done keeps a wrong {name} in view and says why", page.eval("byId('settings').open && document.activeElement.id") == f"set-{name}" and page.eval("document.activeElement.getAttribute('aria-invalid')") == "true" and problem.startswith(wrong) and len(problem) > len(wrong) + 5, problem)
+        page.eval(f"byId('set-{name}').value = ''; byId('set-{name}').dispatchEvent(new Event('input'))")
+    page.eval("byId('settings-close').click()")
+    check("Done closes when all is right", page.eval("!byId('settings').open && byId('settings-problem').textContent === '' && [settings.temperature, settings.seed, settings.tools].join('') === ''"))
+
+
+def check_lone_thought(page):
+    page.eval("newConversation()")
+    fill_in(page, max_tokens="8")
+    ask(page, "What is six times seven?")
+    note = page.eval(f"{LAST}.querySelector('.note').textContent")
+    check("an answer that is only a thought says so, and why", page.eval(TEXT) == "" and note.startswith("No answer behind the thought. Cut off: "), note)
+    page.eval("settings.max_tokens = ''; saveSettings(); conversations.remove(talk.conversation.id); newConversation()")
+
+
 def check_stream(page, server):
     fill_in(page, temperature="0")
     page.eval("byId('question').focus()")
@@ -255,21 +277,36 @@ def check_translation(page):
     page.write("a small red dog sees the old cats.\n\nthe cats sleep.")
     page.key("Enter", control=True)
     page.wait("!byId('translations').hidden && !translating.controller", 60)
-    rows = page.eval("[...document.querySelectorAll('#translations tbody tr')].map((row) => [row.cells[0].textContent, row.cells[1].firstChild.textContent, row.cells[2].textContent])")
-    expected = page.eval("(async () => (await (await fetch('translate', {method: 'POST', body: JSON.stringify({model: 'toy', text: ['a small red dog sees the old cats.', 'the cats sleep.'], beam: 4})})).json()).translations)()")
+    all_rows = page.eval("[...document.querySelectorAll('#translations tbody tr')].map((row) => [row.cells[0].textContent, row.cells[1].firstChild.textContent, row.cells[2].textContent])")
+    check("a blank line stays blank", len(all_rows) == 3 and all_rows[1][0] == all_rows[1][2] == "", str(all_rows))
+    rows = all_rows[::2]
+    expected = page.eval("(async () => (await (await fetch('translate', {method: 'POST', body: JSON.stringify({model: 'toy', text: ['a small red dog sees the old cats.', 'the cats sleep.'], beam: 5})})).json()).translations)()")
     check("each line has its translation and score", [row[1:] for row in rows] == [[one["text"], f"{one['score']:.2f}"] for one in expected], f"{rows} {expected}")
     check("other translations are folded", page.eval("document.querySelectorAll('#translations details:not([open]) li').length") == 4)
 
 
 def check_losses(page):
     page.eval("byId('tab-losses').click(); byId('scored').focus()")
-    text = "<|im_start|>user\nTell me a story.<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n" + chat_replies.STORY[:120] + " Grün\n<b>zebra"
+    text = "<|im_start|>user\nTell me a story.<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n" + chat_replies.STORY[:120] + " Grün 🙂🙂\n<b>zebra"
     page.write(text)
     page.key("Enter", control=True)
     page.wait("!byId('losses-result').hidden && !scoring.controller", 60)
     tokens = page.eval("scoring.tokens")
+    groups, part = [], b""
+    for token in tokens:
+        if not part:
+            groups.append([])
+        groups[-1].append(token)
+        part += bytes(token.get("bytes", []))
+        with contextlib.suppress(UnicodeDecodeError):
+            part.decode()
+            part = b""
+    check("the text has characters of several tokens", sum(len(group) > 1 for group in groups) == 3, str(groups))
+    texts = page.eval("[...document.querySelectorAll('#heat .token')].map((one) => one.textContent)")
+    check("which stand there whole", [text for text, group in zip(texts, groups) if len(group) > 1] == ["ü", "🙂", "🙂"], str(texts))
+    sums = [sum(token["loss"] for token in group) if group[0]["loss"] is not None else None for group in groups]
     heats = page.eval("[...document.querySelectorAll('#heat .token')].map((one) => one.style.getPropertyValue('--heat'))")
-    check("each token has its heat", len(tokens) == len(heats) > 10 and all(heat == (f"{max(0, min(token['loss'], 8)) / 8 * 100:.1f}%" if token["loss"] is not None else "") for heat, token in zip(heats, tokens)), f"{heats}")
+    check("each token has its heat", len(groups) == len(heats) > 10 and all(heat == (f"{max(0, min(loss, 8)) / 8 * 100:.1f}%" if loss is not None else "") for heat, loss in zip(heats, sums)), f"{heats} {sums}")
     known = [token["loss"] for token in tokens if token["loss"] is not None]
     check("the mean is that of the tokens", page.eval("byId('loss-numbers').querySelectorAll('dd')[1].textContent") == f"{sum(known) / len(known):.3f}")
     check("a token that is expected is cold, one that is not is hot", sum(float(heat.rstrip("%") or 100) < 10 for heat in heats) > 8 and max(float(heat.rstrip("%") or 0) for heat in heats) > 40, str(heats))
@@ -282,6 +319,10 @@ def check_losses(page):
     page.mouse("mouseMoved", box["x"], box["y"])
     page.settle()
     check("so does pointing at it", str(tokens[5]["id"]) in page.eval("byId('tip').textContent"))
+    at = texts.index("🙂")
+    page.eval(f"showTip({at})")
+    tip = page.eval("byId('tip').textContent")
+    check("a character of several tokens has the loss of each", all(f"{token['loss']:.3f}" in tip and str(token["id"]) in tip for token in groups[at]), tip)
 
 
 def check_errors(page, server, rambling):
@@ -293,6 +334,17 @@ def check_errors(page, server, rambling):
     server.__exit__()
     ask(page, "Hello")
     check("a server that is gone is said", "does not answer" in page.eval(problem), page.eval(problem))
+    server.again()
+    page.eval("location.reload()")
+    page.wait("typeof talk !== 'undefined' && document.readyState === 'complete' && talk.views.length > 0 && models.length > 0")
+    again = "[...document.querySelectorAll('.message:last-of-type button')].find((one) => one.textContent === 'Try again')"
+    check("the question is there after a reload", page.eval("talk.conversation.messages.length === 1 && byId('problem').hidden"))
+    page.eval(f"{again}.click()")
+    page.wait("!talk.running", 120)
+    check("and can be asked again", page.eval(TEXT) == server.says("Hello") and not page.eval(f"!!({again})"))
+    page.eval("newConversation()")
+    server.__exit__()
+    ask(page, "Hello")
     server.again()
     page.eval("[...byId('problem').querySelectorAll('button')].find((one) => one.textContent === 'Try again').click()")
     page.wait("!talk.running", 120)
@@ -318,6 +370,7 @@ def check_key(page, program, folder):
         page.write("wrong")
         page.key("Enter")
         page.wait("byId('problem').textContent.includes('does not take this key')")
+        check("a wrong key is said in words", "Settings" in page.eval("byId('problem').textContent") and "Bearer" not in page.eval("byId('problem').textContent"), page.eval("byId('problem').textContent"))
         page.write(KEY)
         page.key("Enter")
         page.wait("models.length === 3 && byId('problem').hidden")
@@ -370,9 +423,11 @@ def main():
         open_page(page, server)
         page.call("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"], origin=server.url)
         check_markdown(page, check)
+        check_wrong_settings(page)
         check_stream(page, server)
         rambling = check_stop(page, server)
         check_answers(page)
+        check_lone_thought(page)
         check_tools(page)
         check_base(page, server)
         check_hostile(page, server)

@@ -292,6 +292,10 @@ TEST(Server, ScoresAreThoseOfEval) {
   EXPECT_TRUE(body["tokens"][0]["loss"].is_null());
   EXPECT_EQ(body["tokens"][4]["text"], "c");
   EXPECT_GE(body["tokens"][4]["rank"], 1);
+  EXPECT_FALSE(body["tokens"][4].contains("bytes"));
+  const auto parts = served.post("/v1/score", {{"text", "a\u00e9"}}).json()["tokens"];
+  EXPECT_EQ(parts[1]["bytes"], json{0xc3});
+  EXPECT_EQ(parts[2]["bytes"], json{0xa9});
   EXPECT_EQ(served.post("/v1/score", json::object()).status, 400);
   EXPECT_EQ(served.post("/v1/score", {{"text", ""}}).status, 200);
 }

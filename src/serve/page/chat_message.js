@@ -87,14 +87,16 @@ class MessageView {
 
   showFoot() {
     const { message, actions } = this, mine = message.role === 'user';
-    this.note.hidden = !kEnds[message.end];
-    this.note.textContent = kEnds[message.end] ?? '';
+    const { thinking, text } = partsOf(message), lone = message.role === 'assistant' && thinking && !text.trim() && !message.tool_calls?.length;
+    this.note.textContent = [lone ? 'No answer behind the thought' : '', kEnds[message.end] ?? ''].filter(Boolean).join('. ');
+    this.note.hidden = !this.note.textContent;
     this.stats.textContent = statsText(message);
     const button = (name, help, action) => (action ? element('button', { type: 'button', class: 'quiet', title: help, onclick: action }, name) : null);
     this.buttons.replaceChildren(...[
       message.content ? copyButton(() => (mine ? message.content : partsOf(message).text), mine ? 'Copy the question' : 'Copy the answer') : null,
       button('Edit', 'Ask something else here; what follows is dropped', actions.edit),
-      button('Regenerate', settings.seed === '' ? 'Another answer in place of this one' : 'With a seed the same answer comes again', actions.again),
+      message.role === 'assistant' ? button('Regenerate', settings.seed === '' ? 'Another answer in place of this one' : 'With a seed the same answer comes again', actions.again)
+        : button('Try again', 'Ask for an answer: there is none yet', actions.again),
     ].filter(Boolean));
   }
 

@@ -12,7 +12,7 @@ class ServerError extends Error {
 /** The server's own sentence about an error, where it gave one. */
 function errorOf(status, body, retryAfter) {
   const error = isObject(body?.error) ? body.error : {}, said = typeof error.message === 'string' ? error.message : typeof body?.error === 'string' ? body.error : '';
-  if (status === 401) return new ServerError('key', apiKey() ? `The server does not take this key. ${said}` : 'The server asks for a key.');
+  if (status === 401) return new ServerError('key', apiKey() ? 'The server does not take this key. Enter the right one here, or in Settings.' : 'The server asks for a key. Enter it here, or in Settings.');
   if (status === 429 || status === 503) {
     const wait = Math.max(1, Math.ceil(Number(retryAfter)) || 5);
     return new ServerError('busy', said || (status === 429 ? 'The server has all the questions it can take.' : 'The server is not ready.'), wait);

@@ -54,8 +54,17 @@ function listenToSettings() {
     if (input.id === 'set-tools') input.setCustomValidity(toolsIn(input.value) === null ? 'a list of tools, as JSON, is wanted' : '');
     const good = input.validity.valid;
     input.setAttribute('aria-invalid', String(!good));
-    byId('settings-problem').textContent = good ? '' : `${input.labels[0].firstChild.textContent.trim()}: ${input.validationMessage}`;
+    const wrong = kFields.map(field).find((one) => one.getAttribute('aria-invalid') === 'true');
+    byId('settings-problem').textContent = wrong ? `${wrong.labels[0].firstChild.textContent.trim()}: ${wrong.validationMessage}` : '';
     return good;
+  };
+  /** What is not valid is not kept: whoever wants to leave is shown it first. */
+  const mayClose = () => {
+    const wrong = kFields.map(field).find((one) => !check(one));
+    if (!wrong) return true;
+    if (wrong.closest('details')) wrong.closest('details').open = true;
+    wrong.focus();
+    return false;
   };
   for (const name of kFields)
     field(name).addEventListener('input', () => {
@@ -69,8 +78,10 @@ function listenToSettings() {
     field('key').value = apiKey();
     dialog.showModal();
   });
-  byId('settings-close').addEventListener('click', () => dialog.close());
-  dialog.addEventListener('click', (event) => { if (event.target === dialog) dialog.close(); });
+  const close = () => { if (mayClose()) dialog.close(); };
+  byId('settings-close').addEventListener('click', close);
+  dialog.addEventListener('click', (event) => { if (event.target === dialog) close(); });
+  dialog.addEventListener('cancel', (event) => { if (!mayClose()) event.preventDefault(); });
   dialog.addEventListener('close', () => talk.views.forEach((view) => view.showFoot()));
   byId('settings-reset').addEventListener('click', () => {
     for (const name of kFields) { settings[name] = kDefaults[name]; field(name).value = settings[name]; check(field(name)); }

@@ -1,6 +1,6 @@
 // What the page remembers in this browser: settings and conversations in localStorage, the key for as long as the tab is open.
 
-const kDefaults = { model: '', translator: '', scorer: '', system: '', tools: '', temperature: '', top_p: '', top_k: '', max_tokens: '', seed: '', thinking: '', theme: '', tab: 'chat', beam: '4' };
+const kDefaults = { model: '', translator: '', scorer: '', system: '', tools: '', temperature: '', top_p: '', top_k: '', max_tokens: '', seed: '', thinking: '', theme: '', tab: 'chat', beam: '5' };
 
 /** One kind of storage; where the browser has none, what is written lasts as long as the page. */
 class Store {

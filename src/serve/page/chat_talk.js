@@ -21,7 +21,7 @@ function actionsOf(index) {
   const { messages } = talk.conversation, message = messages[index], last = index === messages.length - 1;
   return {
     edit: message.role === 'user' ? () => talk.views[index].edit((text) => askFrom(index, text)) : null,
-    again: message.role === 'assistant' && last ? again : null,
+    again: last && !talk.running ? again : null,
     result: message.role === 'assistant' && last ? (call, text) => add({ role: 'tool', content: text, tool_call_id: call.id }) : null,
   };
 }
@@ -76,7 +76,7 @@ function send(text) {
   stop();
   add({ role: 'user', content: text });
 }
-/** Another answer in place of the last, or one at all. */
+/** Another answer in place of the last, or one at all, where an error took it. */
 function again() {
   if (talk.running) return;
   const { messages } = talk.conversation;

@@ -4,7 +4,7 @@ const translating = { controller: null, shown: '' };
 
 async function translate() {
   const text = byId('source').value.replace(/\r\n?/g, '\n').replace(/\n$/, ''), lines = text.split('\n');
-  const model = chosenModel('translate'), width = Math.max(1, Math.round(Number(byId('beam').value)) || 4);
+  const model = chosenModel('translate'), width = Math.max(1, Math.round(Number(byId('beam').value)) || 5);
   translating.controller?.abort();
   if (!text.trim() || !model) return;
   const controller = (translating.controller = new AbortController());
@@ -35,8 +35,8 @@ function showTranslations(lines, found) {
   byId('translations').replaceChildren(element('table', {},
     element('caption', { class: 'unseen' }, 'Translations'),
     element('thead', {}, element('tr', {}, element('th', { scope: 'col' }, 'Text'), element('th', { scope: 'col' }, 'Translation'), element('th', { scope: 'col', class: 'right', title: 'What the beam search ranks by: higher is better' }, 'Score'))),
-    element('tbody', {}, lines.map((line, i) => (line.trim() ? element('tr', {}, element('td', { 'data-label': 'Text' }, line), element('td', { 'data-label': 'Translation' }, cell(found[i])),
-      element('td', { class: 'right', 'data-label': 'Score' }, scoreText(found[i]?.score))) : null)))));
+    element('tbody', {}, lines.map((line, i) => element('tr', {}, element('td', { 'data-label': 'Text' }, line), element('td', { 'data-label': 'Translation' }, cell(found[i])),
+      element('td', { class: 'right', 'data-label': 'Score' }, line.trim() ? scoreText(found[i]?.score) : ''))))));
   byId('translations').hidden = false;
   byId('translations-copy').hidden = false;
 }
