@@ -161,6 +161,7 @@ TEST_F(GgufProgram, WhatCannotBeWrittenOrReadIsSaidInASentence) {
   refuse("export --run runs/plain --to a.gguf", 2, "--format gguf?");
   refuse("export --run runs/plain --dtype q8_0 --to a", 2, "--format gguf");
   refuse("export --run runs/plain --format gguf --to runs", 2, "is a folder");
+  refuse("export --run runs/plain --format gguf --to new/plain", 2, "Say --to new/plain.gguf");
   ok("export --run runs/plain --format gguf --dtype q8_0 --to a.gguf");
   refuse("export --run runs/plain --format gguf --to a.gguf", 2, "exists already");
   refuse("generate --model text.txt --prompt x", 2, ".gguf");

@@ -8,6 +8,7 @@
 #include "cli/model_choice.h"
 #include "cli/verbs.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "core/io/gguf.h"
 #include "core/log.h"
 #include "train/run/checkpoint_name.h"
@@ -32,6 +33,11 @@ void write(const ExportArguments& options) {
     throw usage_error(
         "--to {} is the name of a GGUF file, and --format hf writes a folder. Did you mean --format gguf?",
         options.to);
+  if (!folder && !is_gguf_name(options.to) && !is_folder(options.to)) {
+    const auto name = fs::path(options.to).lexically_normal();
+    throw usage_error("--to {}: the name of a GGUF file ends in .gguf. Say --to {}.gguf.", options.to,
+                      (name.has_filename() ? name : name.parent_path()).string());
+  }
   if (folder && options.weights == GgufWeights::kQ8_0)
     throw usage_error(
         "Hugging Face folders have no q8_0 here: give --format gguf with it, or another --dtype.");
