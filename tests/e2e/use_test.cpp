@@ -231,6 +231,8 @@ TEST_F(Use, ModelShowAndFitTakeWhatIsThere) {
     EXPECT_EQ(json_of(in("tightloop fit " + what + " --json"))["parameters"], size["parameters"]["total"])
         << what;
   }
+  EXPECT_EQ(json_of(in("tightloop model show --run text --json")), run_size);
+  EXPECT_EQ(in("tightloop model show").exit_code, 2);
   EXPECT_EQ(json_of(in("tightloop fit runs/text --json"))["predicted_bytes"]["total"].get<int64_t>(),
             run_size["training_bytes"]["total"].get<int64_t>());
 }

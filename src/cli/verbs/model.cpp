@@ -6,9 +6,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/main_settings.h"
-#include "cli/model_recipe.h"
 #include "cli/fit/training_memory.h"
+#include "cli/main_settings.h"
+#include "cli/model_choice.h"
+#include "cli/model_recipe.h"
 #include "cli/verbs.h"
 #include "core/counted.h"
 #include "core/error.h"
@@ -23,7 +24,7 @@ namespace {
 constexpr int64_t kAssumedVocabulary = 32768;
 
 struct ModelArguments {
-  std::string what;
+  std::string what, run;
   bool json = false;
 };
 
@@ -53,7 +54,10 @@ std::string count(double value) {
 }
 
 void show(const ModelArguments& options, const Settings& settings) {
-  Recipe recipe = recipe_of(options.what, settings);
+  if (options.what.empty() && options.run.empty())
+    throw usage_error("model show: name a preset, a recipe's file or a model, or a run with --run.");
+  Recipe recipe = options.run.empty() ? recipe_of(options.what, settings)
+                                      : recipe_or_model(existing_run(options.run), settings);
   ModelConfig& model = recipe.model;
   const bool assumed = model.vocab_size == 0;
   if (assumed) model.vocab_size = kAssumedVocabulary;
@@ -123,10 +127,12 @@ void add_model(CLI::App& app, const Settings& settings) {
   verb->footer("Example: tightloop model show gpt2-124m");
   auto* show_verb =
       verb->add_subcommand("show", "Parameters, FLOPs and memory of a preset, a recipe or a trained model");
+  auto* what = show_verb->add_option("WHAT", options->what,
+                                     "A preset's name, a recipe's file; or as --run (one of the two)");
   show_verb
-      ->add_option("WHAT", options->what,
-                   "A preset's name, a recipe's file; or a run, a checkpoint or a Hugging Face folder")
-      ->required();
+      ->add_option("--run,--model", options->run,
+                   "A run, a checkpoint (RUN@best), a Hugging Face folder or a GGUF file")
+      ->excludes(what);
   show_verb->add_flag("--json", options->json, "For programs");
   show_verb->footer(std::string(kTakesSettings) +
                     "Example: tightloop model show nanochat-d12 --train.micro_batch 32");
