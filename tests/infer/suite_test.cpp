@@ -75,6 +75,8 @@ TEST_F(SuiteFiles, WhatIsWrongIsNamed) {
   says(ExitCode::kUsage, "tasks: [{name: t, kind: guess, data: problems.jsonl}]", many(2), "multiple_choice");
   says(ExitCode::kUsage, "tasks: []", many(2), "lists no task");
   says(ExitCode::kUsage, "task: []", many(2), "no section 'task'");
+  says(ExitCode::kUsage, "name: mine\n" + good, many(2), "no section 'name'; a suite has a list `tasks`");
+  says(ExitCode::kUsage, "tasks: mine\n", many(2), "line 1: `tasks` must hold 'key: value' lines, a list");
   says(ExitCode::kUsage, "tasks: [{name: t, data: problems.jsonl}, {name: t, data: problems.jsonl}]", many(2),
        "two tasks");
   says(ExitCode::kUsage, "tasks: [{name: t, data: problems.jsonl, samples: 3}]", many(2), "the same");

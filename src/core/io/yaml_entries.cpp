@@ -53,6 +53,8 @@ std::map<std::string, std::vector<YamlEntry>> read_yaml_entries(const std::files
       auto& entries = sections[pair.first.Scalar()];
       if (pair.second.IsSequence())
         for (const auto& node : pair.second) entries.push_back(entry_of(node, file));
+      else if (pair.second.IsScalar())  // no section: whoever knows the sections says so
+        entries.push_back({item_of(pair.first, pair.second, file)});
       else
         entries.push_back(entry_of(pair.second, file));
     }

@@ -157,12 +157,17 @@ Suite read_suite(const fs::path& file, int64_t limit) {
     folder /= "eval_data";
   } else {
     static const std::set<std::string> kSections{"suite", "tasks"};
-    for (const auto& [name, entries] : sections)
+    for (const auto& [name, entries] : sections) {
       if (!kSections.contains(name))
         throw usage_error(
             "'{}': there is no section '{}'; a suite has a list `tasks` and may have defaults for them in "
             "`suite`.",
             file.string(), name);
+      for (const YamlEntry& entry : entries)
+        if (entry.size() == 1 && entry[0].key == name)
+          throw usage_error("'{}', line {}: `{}` must hold 'key: value' lines{}.", file.string(),
+                            entry[0].line, name, name == "tasks" ? ", a list of such" : "");
+    }
     const bool listed = sections.contains("tasks");
     for (const YamlEntry& entry : listed ? sections.at("tasks") : std::vector<YamlEntry>()) {
       SuiteTask& task = suite.tasks.emplace_back();
