@@ -26,7 +26,10 @@ constexpr std::chrono::seconds kFlushWait{2};
 std::string held_out_text(const Recipe& recipe, int64_t tokens) {
   const int64_t batches = recipe.train.eval_batches;
   const auto of = counted(tokens, "held-out token");
-  if (batches == 0 || recipe.model.translates()) return fmt::format(" (all {})", of);
+  if (recipe.model.translates())
+    return fmt::format(" (all {}{})", of,
+                       recipe.train.label_smoothing > 0 ? ", without label smoothing" : "");
+  if (batches == 0) return fmt::format(" (all {})", of);
   return fmt::format(" ({}: at most train.eval_batches {} x {})", of, batches,
                      counted(recipe.train.micro_batch, "row"));
 }

@@ -98,6 +98,7 @@ class Translator : public ::testing::Test {
            "--tasks.held_out 20 --train.eval_steps 6 --train.eval_translations 5 --run.name toy");
     ASSERT_EQ(trained.exit_code, 0) << trained.output;
     EXPECT_TRUE(contains(trained.output, ", BLEU ")) << trained.output;
+    EXPECT_TRUE(contains(trained.output, ", without label smoothing)")) << trained.output;
   }
   static void TearDownTestSuite() { delete folder_; }
   static testing::Outcome in(const std::string& command) { return run(folder_->path(), command); }
