@@ -1,6 +1,7 @@
 #include "cli/line_input.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -71,6 +72,12 @@ std::optional<LineInput::Line> LineInput::read() {
       buffer_.append(bytes.data(), static_cast<size_t>(got));
     }
   }
+}
+
+bool LineInput::comes_within(std::chrono::milliseconds time) const {
+  if (at_end_ || buffer_.find('\n', searched_) != std::string::npos) return true;
+  pollfd input{STDIN_FILENO, POLLIN, 0};
+  return ::poll(&input, 1, static_cast<int>(time.count())) != 0;
 }
 
 void LineInput::draw() const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 
@@ -20,6 +21,8 @@ class LineInput {
       : edited_(edited), prompt_(std::move(prompt)), style_(style) {}
   /// The next line without its end; nothing after the last. A last line without an end counts.
   std::optional<Line> next() { return edited_ ? edit() : read(); }
+  /// Of a pipe: whether bytes, or its end, come before so much time has passed.
+  bool comes_within(std::chrono::milliseconds time) const;
 
  private:
   std::optional<Line> read();

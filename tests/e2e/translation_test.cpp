@@ -133,6 +133,22 @@ TEST_F(Translator, AnswersEveryLineWithALine) {
   EXPECT_EQ(json["translations"].size(), 1u);
 }
 
+TEST_F(Translator, DoesNotWaitForASlowPipe) {
+  const auto slow = in(
+      ": > now; (echo a dog; echo a cat; for i in $(seq 200); do [ $(wc -l < now) = 2 ] && echo seen >&2 && "
+      "break; sleep 0.1; done; echo the end) | tightloop translate --run runs/toy > now");
+  EXPECT_TRUE(contains(slow.output, "seen")) << slow.output;
+  const auto whole = in("printf 'a dog\na cat\nthe end\n' | tightloop translate --run runs/toy --input -");
+  EXPECT_EQ(read_file(*folder_ / "now"), whole.output);
+}
+
+TEST_F(Translator, SaysWhichOptionsHaveNoEffect) {
+  const std::string base = "echo a dog | tightloop translate --run runs/toy ";
+  const auto sample = in(base + "--sample --beam 3").output, beam = in(base + "--temperature 2").output;
+  EXPECT_TRUE(contains(sample, "--beam has no effect here")) << sample;
+  EXPECT_TRUE(contains(beam, "--temperature has no effect here: it is for --sample")) << beam;
+}
+
 TEST_F(Translator, TakesAFile) {
   write_file_whole(*folder_ / "two.en", "a dog sees the cat.\na cat\n");
   const std::string base = "tightloop translate --run runs/toy --beam 2 ";

@@ -6,10 +6,12 @@
 
 #include <CLI/App.hpp>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/at_least.h"
 #include "cli/line_input.h"
@@ -27,13 +29,15 @@ namespace tightloop::cli {
 
 namespace {
 
-constexpr size_t kAtOnce = 8192;  // lines that are read before the first is written
+constexpr size_t kAtOnce = 8192;  // the most lines that are read before the first is written
+constexpr auto kPause = std::chrono::milliseconds(200);  // without another line, what is there is translated
 
 struct TranslateArguments {
   ModelChoice model;
   std::string input;
   TranslateOptions how;
   bool scores = false, json = false;
+  std::set<std::string> given;  // options on the command line
 };
 
 /// One line, whatever it holds: tab-separated translations, each behind its score where scores are wanted.
@@ -56,7 +60,7 @@ std::string line_of(const std::string& source, const std::vector<TextTranslation
 void translate_lines(LoadedTranslator& run, TranslateArguments& options, LineInput& input) {
   for (bool more = true; more;) {
     std::vector<std::string> lines;
-    while (lines.size() < kAtOnce) {
+    while (lines.size() < kAtOnce && (lines.empty() || input.comes_within(kPause))) {
       const auto line = input.next();
       more = line.has_value();
       if (!more) break;
@@ -100,8 +104,21 @@ void converse(LoadedTranslator& run, TranslateArguments& options, LineInput& inp
   put("\n");
 }
 
+/// Options that say how to do what is not done.
+void say_unused(const TranslateArguments& options) {
+  const bool sample = options.how.decode.sample;
+  const std::vector<const char*> unused = sample
+                                              ? std::vector{"--beam", "--length-penalty"}
+                                              : std::vector{"--temperature", "--top-k", "--top-p", "--seed"};
+  for (const char* name : unused)
+    if (options.given.contains(name))
+      log::warn("{} has no effect here: it is for {}.", name,
+                sample ? "beam search, and --sample draws translations" : "--sample");
+}
+
 void run_verb(TranslateArguments& options) {
   DecodeConfig& decode = options.how.decode;
+  say_unused(options);
   if (!decode.sample && decode.nbest > decode.beam)
     throw usage_error("--nbest {} needs a --beam of at least as many; it is {}.", decode.nbest, decode.beam);
   auto run = load_translator(options.model.folder(), options.model.device, {}, options.model.precision);
@@ -109,7 +126,7 @@ void run_verb(TranslateArguments& options) {
     log::warn("line {} has {} tokens or more; it is cut to the {} that the model reads.",
               options.how.first_line + line + 1, tokens, run.recipe.model.context);
   };
-  if (!options.input.empty()) {
+  if (!options.input.empty() && options.input != "-") {
     require_regular_file(options.input, "a pipe goes to standard input, without --input.");
     const int file = ::open(options.input.c_str(), O_RDONLY | O_CLOEXEC);
     if (file < 0 || ::dup2(file, STDIN_FILENO) < 0)
@@ -128,7 +145,7 @@ void add_translate(CLI::App& app) {
   auto* verb = app.add_subcommand("translate", "Translate lines of a file, or from standard input");
   DecodeConfig& decode = options->how.decode;
   options->model.add_to(*verb);
-  verb->add_option("--input", options->input, "A file of lines (default: standard input)");
+  verb->add_option("--input", options->input, "A file of lines (default, and -: standard input)");
   verb->add_option("--beam", decode.beam, "Beam size; 1: greedy")->check(CLI::Range(1, 1000));
   verb->add_option("--length-penalty", decode.length_penalty,
                    "Above 0: long translations are less at a disadvantage")
@@ -153,7 +170,11 @@ void add_translate(CLI::App& app) {
   verb->add_option("--seed", decode.seed, "With --sample: the same seed gives the same text");
   verb->add_flag("--json", options->json, "For programs: an object a line");
   verb->footer("Example: tightloop translate --run runs/multi30k < test.en > translated.de");
-  verb->callback([=] { run_verb(*options); });
+  verb->callback([=] {
+    for (const auto* option : verb->get_options())
+      if (option->count() > 0) options->given.insert(option->get_name());
+    run_verb(*options);
+  });
 }
 
 }  // namespace tightloop::cli
