@@ -50,6 +50,8 @@ std::string shown(std::string_view text) {
 
 void finish_output() { put(""); }
 
+std::string input_named(const std::string& name) { return name == "-" ? "/dev/stdin" : name; }
+
 std::string read_standard_input() {
   std::string text;
   std::array<char, 1 << 16> bytes;

@@ -17,6 +17,8 @@ void finish_output();
 /// JSON as text; bytes that are not UTF-8 become U+FFFD.
 std::string dump(const nlohmann::json& json, int indent = 2);
 
+/// The file that a user names to be read: "-" is standard input.
+std::string input_named(const std::string& name);
 /// All of standard input. An error above 64 MiB.
 std::string read_standard_input();
 

@@ -22,6 +22,9 @@ TEST(BleuVerb, ScoresFilesForPeopleAndPrograms) {
   EXPECT_TRUE(contains(text.output, "tok:13a")) << text.output;
   const auto json =
       nlohmann::json::parse(run(folder.path(), "tightloop bleu --ref ref --hyp hyp --json").output);
+  const auto piped =
+      nlohmann::json::parse(run(folder.path(), "cat hyp | tightloop bleu --ref ref --hyp - --json").output);
+  EXPECT_EQ(piped, json);
   const auto lower = nlohmann::json::parse(
       run(folder.path(), "tightloop bleu --ref ref --hyp hyp --json --lowercase --sentence").output);
   EXPECT_GT(json["bleu"].get<double>(), 10);

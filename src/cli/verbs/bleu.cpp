@@ -63,7 +63,7 @@ void check_lengths(const std::string& reference, size_t references, const std::s
 
 ScoredSystem count(const BleuArguments& options, const std::vector<std::string>& references,
                    const std::string& file) {
-  const auto hypotheses = read_lines(file);
+  const auto hypotheses = read_lines(input_named(file));
   check_lengths(options.reference, references.size(), file, hypotheses.size());
   const BleuOptions how{options.tokenize, options.lowercase};
   ScoredSystem system;
@@ -133,7 +133,7 @@ void print_sentences(const BleuArguments& options, const ScoredSystem& system, n
 void measure(const BleuArguments& options) {
   if (options.sentences && !options.second.empty())
     throw usage_error("--sentence and --hyp2 ask for different things: give one of them.");
-  const auto references = read_lines(options.reference);
+  const auto references = read_lines(input_named(options.reference));
   const ScoredSystem system = count(options, references, options.hypothesis);
   const std::string signature = bleu_signature({options.tokenize, options.lowercase}, options.sentences);
   nlohmann::json json = corpus_json(system);
@@ -174,8 +174,9 @@ void measure(const BleuArguments& options) {
 void add_bleu(CLI::App& app) {
   auto options = std::make_shared<BleuArguments>();
   auto* verb = app.add_subcommand("bleu", "Score translations against references: BLEU and chrF");
-  verb->add_option("--ref", options->reference, "The references, one a line")->required();
-  verb->add_option("--hyp", options->hypothesis, "The translations, one a line")->required();
+  verb->add_option("--ref", options->reference, "The references, one a line; -: standard input")->required();
+  verb->add_option("--hyp", options->hypothesis, "The translations, one a line; -: standard input")
+      ->required();
   verb->add_option("--hyp2", options->second, "Those of another system: is the difference chance?");
   add_choice(*verb, "--tokenize", options->tokenize, "As sacreBLEU defines them");
   verb->add_flag("--lowercase", options->lowercase, "Upper and lower case count as equal");
