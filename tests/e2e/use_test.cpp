@@ -366,6 +366,14 @@ TEST_F(Use, ChatTakesLinesFromAPipe) {
   EXPECT_TRUE(talk.output.ends_with(answer)) << talk.output;
   const auto saved = nlohmann::json::parse(read_file(*folder_ / "t.jsonl"));
   EXPECT_EQ(saved["messages"][0]["content"], "What is 3?");
+  in("printf 'What is 4?\\n/save two.jsonl\\n/reset\\nWhat is 5?\\n/save two.jsonl' | tightloop chat --run "
+     "runs/talk --max-tokens 2");
+  std::istringstream lines(read_file(*folder_ / "two.jsonl"));
+  for (const char* question : {"What is 4?", "What is 5?"}) {
+    std::string line;
+    std::getline(lines, line);
+    EXPECT_EQ(nlohmann::json::parse(line)["messages"][0]["content"], question);
+  }
   EXPECT_EQ(in("tightloop chat --run runs/talk < /dev/null").exit_code, 0);
   EXPECT_EQ(in("echo /quit | tightloop chat --run runs/talk").exit_code, 0);
 }

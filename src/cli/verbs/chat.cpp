@@ -130,7 +130,7 @@ class ChatTerminal {
     if (path_exists(file) && file != saved_)
       return put(fmt::format("{} exists already: name another file.\n", printable(file)));
     try {
-      write_file_whole(file, session_.to_json() + "\n");
+      write_file_whole(file, (file == saved_ ? read_file(file) : "") + session_.to_json() + "\n");
       saved_ = file;
       put(fmt::format("(saved in {})\n", printable(file)));
     } catch (const Error& error) {
@@ -139,7 +139,7 @@ class ChatTerminal {
   }
 
   ChatSession& session_;
-  std::string saved_;  // the file of this conversation, which may be written again
+  std::string saved_;  // the file of this session's conversations, to which a line may be added
   const ChatArguments& options_;
   const bool typed_, coloured_;
   LineInput input_;
