@@ -130,7 +130,7 @@ ChatSession::Reply ChatSession::ask(const std::string& text, const SamplingConfi
         "a question of {} tokens is too long for the model, which reads {} at most. Shorten it.", ids.size(),
         longest);
   }
-  reply.beyond_context = static_cast<int64_t>(ids.size()) > context_;
+  reply.prompt = std::ssize(ids);
 
   TextStream stream(tokenizer_, stops);
   GenerateOptions options;
@@ -154,7 +154,7 @@ ChatSession::Reply ChatSession::ask(const std::string& text, const SamplingConfi
   }
   const std::string rest = stream.finish();
   if (on_text && !rest.empty()) on_text(rest);
-  reply.read = std::ssize(asked.ids) - answer.shared_tokens;
+  reply.read = reply.prompt - answer.shared_tokens;
   reply.text = stream.text();
   reply.end = answer.end;
   reply.tokens = static_cast<int64_t>(answer.ids.size());

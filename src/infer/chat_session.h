@@ -41,7 +41,7 @@ class ChatSession {
     AnswerEnd end = AnswerEnd::kLength;
     int64_t tokens = 0, read = 0;  // made, and newly read before that
     size_t dropped = 0;            // turns that were left out to make room in the context
-    bool beyond_context = false;   // the question alone is longer than it
+    int64_t prompt = 0;            // tokens that were asked with: the question alone may outgrow the context
   };
 
   /// All must outlive the session. `context` tokens are the most that prompt and answer may take; older turns
@@ -59,9 +59,9 @@ class ChatSession {
   /// Forgets everything but the system prompt.
   void reset();
   void set_system(std::string text) { system_ = std::move(text); }
-  /// What the template is given besides the messages, in JSON: a list of tools, and an object of variables
-  /// (each empty: none). A usage error that names what the template would not read.
+  /// As check_template_inputs() has them, and says what is wrong with them.
   void set_template_inputs(std::string tools, std::string variables);
+  int64_t context() const { return context_; }
   const std::vector<Turn>& history() const { return history_; }
   /// The conversation as one line of JSON that training reads: {"messages": [...]}.
   std::string to_json() const;

@@ -109,7 +109,7 @@ TEST_F(Chat, OldTurnsLeaveAFullContext) {
   EXPECT_EQ(session.history().size(), 10u) << "all of it stays in the history";
   // A question that does not fit on its own is still asked.
   EXPECT_NO_THROW(session.ask(std::string(200, 'x'), sampling, {}));
-  EXPECT_TRUE(session.ask(std::string(200, 'x'), sampling, {}).beyond_context);
+  EXPECT_GT(session.ask(std::string(200, 'x'), sampling, {}).prompt, session.context());
 }
 
 TEST_F(Chat, WhatAUserWritesIsNoControlToken) {

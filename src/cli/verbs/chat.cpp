@@ -86,8 +86,9 @@ class ChatTerminal {
       left_out_ = true;
     }
     put("\n");
-    if (reply.beyond_context)
-      log::warn("The question is longer than the context that the model was trained on.");
+    if (reply.prompt > session_.context())
+      log::warn("The question takes {} tokens, more than the {} that the model was trained on.", reply.prompt,
+                session_.context());
     const bool stopped = interrupted();
     clear_interrupt();
     throw_if_interrupted();  // a signal other than Ctrl-C
