@@ -70,7 +70,7 @@ std::vector<TextPrompt> read_prompts(const std::filesystem::path& file, const To
   for (auto status = lines.next(); status != LineReader::Status::kEnd; status = lines.next()) {
     const std::string where = fmt::format("'{}', line {}", file.string(), lines.number());
     if (status != LineReader::Status::kLine) throw data_error("{} cannot be read.", where);
-    if (lines.line().empty()) continue;
+    if (json && lines.line().empty()) continue;
     throw_if_interrupted();
     prompts.push_back(json ? json_prompt(lines.line(), tokenizer, longest, where)
                            : text_prompt(std::string(lines.line()), tokenizer, longest));

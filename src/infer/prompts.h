@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,8 +29,19 @@ TextPrompt text_prompt(std::string text, const Tokenizer& tokenizer, int64_t lon
 /// Ids as a user writes them: "1,2,3", "1 2 3" or "[1, 2, 3]".
 TextPrompt ids_prompt(std::string_view ids, const Tokenizer& tokenizer);
 
-/// A file of prompts, one a line; of *.jsonl a line is {"prompt": "text"}, {"ids": [1, 2]} or "text". Empty
-/// lines are none. What is wrong is a data error that names the line.
+/// Counts prompts, so that samples of equal ones differ: with n samples of each, the k-th of a prompt that
+/// `before` equal ones stand before is sample before * n + k of it, whatever other prompts there are.
+class EqualPrompts {
+ public:
+  /// How many equal ones came before.
+  uint64_t before(const std::vector<int32_t>& ids) { return seen_[ids]++; }
+
+ private:
+  std::map<std::vector<int32_t>, uint64_t> seen_;
+};
+
+/// A file of prompts, one a line, an empty line too; of *.jsonl a line is {"prompt": "text"}, {"ids": [1, 2]}
+/// or "text", and empty lines are none. What is wrong is a data error that names the line.
 std::vector<TextPrompt> read_prompts(const std::filesystem::path& file, const Tokenizer& tokenizer,
                                      int64_t longest);
 

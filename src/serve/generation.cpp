@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "dist/fault.h"
+#include "infer/prompts.h"
 
 namespace tightloop::serve {
 
@@ -42,10 +43,10 @@ Generation::Generation(HttpServer& server, Aside aside, std::shared_ptr<Exchange
   for (const auto& prompt : prompts_) usage_.prompt += static_cast<int64_t>(prompt.ids.size());
 }
 
-DecodeRequest Generation::decode_request(const ReadPrompt& prompt, int64_t sample) const {
+DecodeRequest Generation::decode_request(const ReadPrompt& prompt, uint64_t sample) const {
   DecodeRequest asked{.prompt = prompt.ids,
                       .sampling = request_.sampling,
-                      .sample = static_cast<uint64_t>(sample),
+                      .sample = sample,
                       .stop_tokens = request_.ignore_end ? std::vector<int32_t>() : model_.stop_tokens(),
                       .vocab_size = model_.tokenizer().vocab_size(),
                       .logprobs = request_.logprobs,
@@ -70,13 +71,15 @@ void Generation::start() {
       if (const auto self = weak.lock()) self->pump();
     });
   };
+  EqualPrompts equal;
   for (const ReadPrompt& prompt : prompts_) {
+    const auto first = equal.before(prompt.ids) * static_cast<uint64_t>(request_.n);
     for (int64_t sample = 0; sample < request_.n; ++sample) {
       try {
         auto feed = std::make_shared<AnswerFeed>(model_.tokenizer(), request_.stops, prompt.ids,
                                                  request_.logprobs >= 0, request_.stream, model_.times(),
                                                  exchange_->began(), wake);
-        DecodeRequest asked = decode_request(prompt, sample);
+        DecodeRequest asked = decode_request(prompt, first + static_cast<uint64_t>(sample));
         asked.on_token = [feed](const DecodedToken& token) { return feed->on_token(token); };
         asked.on_end = [feed](const DecodeEnd& end) { feed->on_end(end); };
         const auto ticket = model_.submit(std::move(asked));

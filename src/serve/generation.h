@@ -57,7 +57,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::optional<DecodeEnd> end{};
   };
 
-  DecodeRequest decode_request(const ReadPrompt& prompt, int64_t sample) const;
+  DecodeRequest decode_request(const ReadPrompt& prompt, uint64_t sample) const;
   void take(size_t index);
   void give(size_t index, const AnswerDelta& delta, std::span<const DecodedToken> tokens);
   void give_end(size_t index);

@@ -186,16 +186,27 @@ TEST_F(Use, GenerateInBatchesIsTheSameAsAlone) {
   write_file_whole(*folder_ / "prompts.txt", "Document\n\nThe cat sat on\nthe\n");
   const auto many =
       json_of(in("tightloop generate --run runs/text --prompts prompts.txt --n 2 --max-tokens 8 --json"));
-  ASSERT_EQ(many["results"].size(), 6u);
+  ASSERT_EQ(many["results"].size(), 8u);
   EXPECT_GT(many["step"], 0) << many["step"];
-  EXPECT_EQ(many["results"][2]["prompt"], "The cat sat on");
-  EXPECT_NE(many["results"][2]["text"], many["results"][3]["text"]);
+  EXPECT_EQ(many["results"][2]["prompt"], "") << "an empty line begins a document";
+  EXPECT_EQ(many["results"][4]["prompt"], "The cat sat on");
+  EXPECT_NE(many["results"][4]["text"], many["results"][5]["text"]);
   const auto one = json_of(
       in("tightloop generate --run runs/text --prompt 'The cat sat on' --max-tokens 8 --json --batch 1"));
-  EXPECT_EQ(one["results"][0]["ids"], many["results"][2]["ids"]);
+  EXPECT_EQ(one["results"][0]["ids"], many["results"][4]["ids"]);
   EXPECT_GT(one["tokens_per_second"].get<double>(), 0);
   const auto text = in("tightloop generate --run runs/text --prompts prompts.txt --max-tokens 8");
-  EXPECT_TRUE(contains(text.output, "--- prompt 2, sample 1\nThe cat sat on")) << text.output;
+  EXPECT_TRUE(contains(text.output, "--- prompt 3, sample 1\nThe cat sat on")) << text.output;
+  // The second of two equal prompts goes on with the samples of the first.
+  const auto twice =
+      json_of(in("printf 'the\nDocument\nthe\n' | tightloop generate --run runs/text --prompts - "
+                 "--max-tokens 8 --json"));
+  const auto both =
+      json_of(in("tightloop generate --run runs/text --prompt the --n 2 --max-tokens 8 --json"));
+  EXPECT_EQ(twice["results"][0]["ids"], both["results"][0]["ids"]);
+  EXPECT_EQ(twice["results"][2]["ids"], both["results"][1]["ids"]);
+  EXPECT_NE(twice["results"][2]["ids"], twice["results"][0]["ids"]);
+  EXPECT_EQ(twice["results"][2]["sample"], 0);
 }
 
 TEST_F(Use, GenerateStopsAtAText) {
@@ -270,10 +281,15 @@ TEST_F(Use, GenerateRefusesWhatMakesNoSense) {
   EXPECT_EQ(in(base + "--prompts absent.txt").exit_code, 3);
   EXPECT_EQ(in(base + "--prompt a --top-p 2").exit_code, 2);
   // An empty prompt begins a document; one longer than the rows of training is said to be.
-  EXPECT_EQ(in(base + "--max-tokens 2 < /dev/null").exit_code, 0);
+  EXPECT_EQ(in(base + "--max-tokens 2 --prompt ''").exit_code, 0);
+  const auto nothing = in(base + "--max-tokens 2 < /dev/null");
+  EXPECT_EQ(nothing.exit_code, 3);
+  EXPECT_TRUE(contains(nothing.output, "standard input is empty")) << nothing.output;
   const auto longer = in(base + "--max-tokens 2 --prompt \"$(printf 'cat %.0s' $(seq 100))\"");
   EXPECT_EQ(longer.exit_code, 0);
-  EXPECT_TRUE(contains(longer.output, "longer than the 48 tokens")) << longer.output;
+  EXPECT_TRUE(
+      contains(longer.output, "A prompt is longer than the 48 tokens that the model was trained on: "))
+      << longer.output;
   EXPECT_EQ(in(base + "--max-tokens 2 --prompt \"$(printf '\\377\\376')\"").exit_code, 0) << "not UTF-8";
   in("cp -r runs/text runs/bare && rm -r runs/bare/checkpoints/*");
   const auto bare = in("tightloop generate --run runs/bare --prompt a");

@@ -231,8 +231,10 @@ TEST(Prompts, AreReadFromFiles) {
   const TempFolder folder;
   write_file_whole(folder / "a.txt", "one\n\ntwo words\n");
   const auto lines = read_prompts(folder / "a.txt", tokenizer, 100);
-  ASSERT_EQ(lines.size(), 2u);
-  EXPECT_EQ(lines[1].text, "two words");
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[1].text, "");
+  EXPECT_EQ(lines[1].ids, (std::vector<int32_t>{256})) << "an empty line begins a document";
+  EXPECT_EQ(lines[2].text, "two words");
   write_file_whole(folder / "a.jsonl", "{\"prompt\": \"a\\nb\"}\n\"c\"\n{\"ids\": [100, 101]}\n");
   const auto json = read_prompts(folder / "a.jsonl", tokenizer, 100);
   ASSERT_EQ(json.size(), 3u);
@@ -243,9 +245,17 @@ TEST(Prompts, AreReadFromFiles) {
   EXPECT_NE(
       error_of(ExitCode::kData, [&] { read_prompts(folder / "bad.jsonl", tokenizer, 100); }).find("line 2"),
       std::string::npos);
-  write_file_whole(folder / "empty.txt", "\n");
+  write_file_whole(folder / "empty.txt", "");
   error_of(ExitCode::kData, [&] { read_prompts(folder / "empty.txt", tokenizer, 100); });
   error_of(ExitCode::kData, [&] { read_prompts(folder / "absent.txt", tokenizer, 100); });
+}
+
+TEST(Prompts, EqualOnesAreCounted) {
+  EqualPrompts equal;
+  std::vector<uint64_t> before;
+  for (const auto& ids : std::vector<std::vector<int32_t>>{{1, 2}, {1}, {1, 2}, {}, {1, 2}, {}})
+    before.push_back(equal.before(ids));
+  EXPECT_EQ(before, (std::vector<uint64_t>{0, 0, 1, 0, 2, 1}));
 }
 
 TEST(Prompts, IdsAreListsOfNumbers) {

@@ -8,6 +8,8 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <ranges>
 #include <span>
 
 #include "cli/at_least.h"
@@ -15,6 +17,7 @@
 #include "cli/output.h"
 #include "cli/sampling_options.h"
 #include "cli/verbs.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/log.h"
@@ -29,21 +32,31 @@ namespace {
 
 struct GenerateArguments {
   ModelChoice model;
-  std::string prompt, prompts, ids;
+  std::optional<std::string> prompt;
+  std::string prompts, ids;
   SamplingConfig sampling;
   std::vector<std::string> stops;
   int64_t samples = 1, batch = 32;
   bool json = false, no_calculator = false;
 };
 
+/// What a pipe or a file holds; from a terminal nothing is read.
 std::string standard_input() {
+  if (::isatty(STDIN_FILENO)) {
+    log::info("Without --prompt this begins a new document.");
+    return "";
+  }
   std::string text = read_standard_input();
+  if (text.empty())
+    throw data_error(
+        "standard input is empty, and there is no --prompt: there is nothing to continue. A new document "
+        "begins with --prompt ''.");
   while (text.ends_with('\n')) text.pop_back();
   return text;
 }
 
 void check(const GenerateArguments& options) {
-  const int ways = !options.prompt.empty() + !options.prompts.empty() + !options.ids.empty();
+  const int ways = options.prompt.has_value() + !options.prompts.empty() + !options.ids.empty();
   if (ways > 1) throw usage_error("--prompt, --prompts and --ids say what to continue: give one of them.");
   for (const auto& stop : options.stops)
     if (stop.empty()) throw usage_error("a stop string is empty, which would stop every text at once.");
@@ -55,17 +68,26 @@ void check(const GenerateArguments& options) {
 
 std::vector<TextPrompt> chosen_prompts(const GenerateArguments& options, const Tokenizer& tokenizer,
                                        int64_t longest) {
-  if (!options.prompts.empty()) return read_prompts(options.prompts, tokenizer, longest);
+  if (!options.prompts.empty()) return read_prompts(input_named(options.prompts), tokenizer, longest);
   if (!options.ids.empty()) return {ids_prompt(options.ids, tokenizer)};
-  const bool piped = options.prompt.empty() && !::isatty(STDIN_FILENO);
-  return {text_prompt(piped ? standard_input() : options.prompt, tokenizer, longest)};
+  return {text_prompt(options.prompt ? *options.prompt : standard_input(), tokenizer, longest)};
 }
 
-nlohmann::json answer_json(const TextPrompt& prompt, const Prompt& asked, const Answer& answer,
+nlohmann::json answer_json(const TextPrompt& prompt, size_t sample, const Answer& answer,
                            const std::string& text) {
-  return {{"prompt", prompt.text},  {"prompt_tokens", asked.ids.size()},
-          {"sample", asked.sample}, {"text", text},
-          {"ids", answer.ids},      {"end", to_string(answer.end)}};
+  return {{"prompt", prompt.text}, {"prompt_tokens", prompt.ids.size()}, {"sample", sample}, {"text", text},
+          {"ids", answer.ids},     {"end", to_string(answer.end)}};
+}
+
+void warn_of_long_prompts(const std::vector<TextPrompt>& prompts, int64_t context) {
+  const auto length = [](const TextPrompt& prompt) { return std::ssize(prompt.ids); };
+  const auto longer =
+      std::ranges::count_if(prompts, [&](const TextPrompt& prompt) { return length(prompt) > context; });
+  if (longer == 0) return;
+  log::warn("{} longer than the {} tokens that the model was trained on{}: {}.",
+            longer == 1 ? "A prompt is" : fmt::format("{} prompts are", longer), context,
+            longer == 1 ? "" : ", the longest",
+            counted(std::ranges::max(prompts | std::views::transform(length)), "token"));
 }
 
 /// Where nothing can be seen of what was generated. A model of conversations ends a text that is none.
@@ -93,15 +115,14 @@ void answer(const GenerateArguments& options) {
   auto run = options.model.load();
   const Tokenizer& tokenizer = *run.tokenizer;
   const auto prompts = chosen_prompts(options, tokenizer, longest_prompt(run.recipe.model));
-  const int64_t context = run.recipe.model.context;
   std::vector<Prompt> rows;
+  EqualPrompts equal;
+  const auto samples = static_cast<size_t>(options.samples);
   for (const auto& prompt : prompts) {
-    for (int64_t sample = 0; sample < options.samples; ++sample)
-      rows.push_back({prompt.ids, static_cast<uint64_t>(sample)});
+    const uint64_t first = equal.before(prompt.ids) * samples;
+    for (size_t sample = 0; sample < samples; ++sample) rows.push_back({prompt.ids, first + sample});
   }
-  if (std::ranges::any_of(rows,
-                          [&](const Prompt& row) { return static_cast<int64_t>(row.ids.size()) > context; }))
-    log::warn("A prompt is longer than the {} tokens that the model was trained on.", context);
+  warn_of_long_prompts(prompts, run.recipe.model.context);
 
   // One text alone is shown as it arrives.
   const bool live = rows.size() == 1 && !options.json;
@@ -127,14 +148,13 @@ void answer(const GenerateArguments& options) {
   int64_t tokens = 0;
   for (size_t row = 0; row < rows.size(); ++row) {
     const std::string rest = streams[row].finish();
-    const TextPrompt& prompt = prompts[row / static_cast<size_t>(options.samples)];
-    json["results"].push_back(answer_json(prompt, rows[row], answers[row], streams[row].text()));
+    const TextPrompt& prompt = prompts[row / samples];
+    json["results"].push_back(answer_json(prompt, row % samples, answers[row], streams[row].text()));
     tokens += static_cast<int64_t>(answers[row].ids.size());
     if (live) put(shown(rest + "\n"));
     if (!live && !options.json) {
-      put(shown(fmt::format("--- prompt {}, sample {}\n{}{}\n",
-                            row / static_cast<size_t>(options.samples) + 1, rows[row].sample + 1, prompt.text,
-                            streams[row].text())));
+      put(shown(fmt::format("--- prompt {}, sample {}\n{}{}\n", row / samples + 1, row % samples + 1,
+                            prompt.text, streams[row].text())));
     }
   }
   json["tokens"] = tokens, json["seconds"] = seconds;
@@ -151,9 +171,12 @@ void add_generate(CLI::App& app) {
   auto* verb = app.add_subcommand("generate", "Let a trained model continue a text");
   options->model.add_to(*verb);
   options->model.add_weights_to(*verb);
-  verb->add_option("--prompt", options->prompt, "The text to continue (default: standard input)");
-  verb->add_option("--prompts", options->prompts,
-                   "A file of them: one a line, or JSONL with 'prompt' or 'ids'");
+  verb->add_option("--prompt", options->prompt,
+                   "The text to continue; '': a new document (default: what standard input holds, at a "
+                   "terminal a new document)");
+  verb->add_option(
+      "--prompts", options->prompts,
+      "A file of them, or -: one a line (an empty one: a new document), or JSONL with 'prompt' or 'ids'");
   verb->add_option("--ids", options->ids, "Token ids to continue, such as 1,2,3");
   verb->add_option("--n", options->samples, "Samples for each prompt")->check(at_least(1));
   add_sampling(*verb, options->sampling);
