@@ -34,6 +34,17 @@ std::vector<int32_t> stop_tokens(const LoadedRun& run) {
                      imported_stop_tokens(run.metadata));
 }
 
+void check_template_inputs(const ChatTemplate& chat, const std::string& tools, const std::string& variables) {
+  std::string names, why;
+  const auto values = variables.empty() ? nlohmann::json::object() : nlohmann::json::parse(variables);
+  for (const auto& [name, value] : values.items()) (names += name) += '\0';
+  const Message question{Role::kUser, "?"};
+  Conversation asked(std::span(&question, 1));
+  asked.tools = tools, asked.variables = variables, asked.variable_names = names;
+  if (chat.check(asked, why) != BadKind::kNone)
+    throw usage_error("{}: this model's chat form does not read it.", why.substr(0, why.find(", which")));
+}
+
 std::string plain_question(const std::string& shown, const ChatConfig& chat, const Tokenizer& tokenizer) {
   constexpr std::string_view kPlaceholder = "{content}";
   const ChatSpelling form = chat_spelling(chat, tokenizer);
@@ -65,14 +76,7 @@ void ChatSession::reset() {
 
 void ChatSession::set_template_inputs(std::string tools, std::string variables) {
   tools_ = std::move(tools), variables_ = std::move(variables);
-  std::string names, why;
-  const auto values = variables_.empty() ? nlohmann::json::object() : nlohmann::json::parse(variables_);
-  for (const auto& [name, value] : values.items()) (names += name) += '\0';
-  const Message question{Role::kUser, "?"};
-  Conversation asked(std::span(&question, 1));
-  asked.tools = tools_, asked.variables = variables_, asked.variable_names = names;
-  if (chat_.check(asked, why) != BadKind::kNone)
-    throw usage_error("{}: this model's chat form does not read it.", why.substr(0, why.find(", which")));
+  check_template_inputs(chat_, tools_, variables_);
 }
 
 /// The decoder so far, where it has the room, or a larger one. It reads the conversation afresh.

@@ -25,6 +25,10 @@ std::vector<int32_t> stop_tokens(const Tokenizer& tokenizer, const ChatTemplate*
 /// The same of a loaded model, by the template of its recipe.
 std::vector<int32_t> stop_tokens(const LoadedRun& run);
 
+/// What a template is given besides the messages, in JSON: a list of tools, and an object of variables (each
+/// empty: none). A usage error that names what the template would not read.
+void check_template_inputs(const ChatTemplate& chat, const std::string& tools, const std::string& variables);
+
 /// What the user says last in a conversation that a chat template has written; as it is where there is none.
 std::string plain_question(const std::string& shown, const ChatConfig& chat, const Tokenizer& tokenizer);
 

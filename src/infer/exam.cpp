@@ -12,6 +12,7 @@
 #include "core/terminal/progress_line.h"
 #include "infer/chat_session.h"
 #include "infer/generate.h"
+#include "infer/thoughts.h"
 #include "infer/token_scores.h"
 
 namespace tightloop {
@@ -74,7 +75,8 @@ ExamOptions greedy_exam(const std::vector<ExamQuestion>& questions, const Tokeni
   for (const auto& question : questions)
     longest = std::max(longest, tokenizer.encode(" " + question.expected).size());
   options.sampling.temperature = 0;
-  options.sampling.max_tokens = static_cast<int64_t>(longest) + 2;
+  const bool thinks = std::ranges::any_of(questions, &ExamQuestion::thinks);
+  options.sampling.max_tokens = static_cast<int64_t>(longest) + 2 + (thinks ? kThoughtTokens : 0);
   options.stop_tokens = stop_tokens(tokenizer, nullptr);
   return options;
 }
@@ -135,8 +137,11 @@ ExamResult take_exam(LanguageModel& model, const Tokenizer& tokenizer,
     const bool choice = !question.choices.empty();
     if (choice) answers[i] = {tokenizer.decode(question.choices[best[i]])};
     int64_t right = 0;
+    const bool opened = opens_thinking(tokenizer, question.prompt);
+    const std::string expected = final_answer(without_thoughts(question.expected, opened));
     for (const auto& answer : answers[i])
-      right += choice ? best[i] == question.right : final_answer(answer) == final_answer(question.expected);
+      right +=
+          choice ? best[i] == question.right : final_answer(without_thoughts(answer, opened)) == expected;
     auto& task = result.by_task[question.task];
     if (task.asked < options.examples_per_task) {
       result.examples.push_back({question.shown, question.expected,

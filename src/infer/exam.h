@@ -24,6 +24,7 @@ struct ExamQuestion {
   std::vector<int32_t> prompt{};
   std::vector<std::vector<int32_t>> choices{};  // of a multiple choice: the possible answers, as tokens
   size_t right = 0;                             // and which of them is right
+  bool thinks = false;                          // a chat template lets the model think before it answers
 };
 
 struct ExamOptions {
@@ -57,11 +58,15 @@ struct ExamResult {
 };
 
 /// Asks every question, in batches. Multiple choice: the likeliest of the choices (the mean over its tokens).
-/// Else the answer is written out and its final_answer() must be the expected one's.
+/// Else the answer is written out and its final_answer(), thoughts left out, must be the expected one's.
 ExamResult take_exam(LanguageModel& model, const Tokenizer& tokenizer,
                      const std::vector<ExamQuestion>& questions, const ExamOptions& options);
 
-/// Greedy answers, as long as the longest that is expected and a little more, up to the end of text.
+/// The most tokens that a thought before an answer takes, in questions that may have one.
+inline constexpr int64_t kThoughtTokens = 512;
+
+/// Greedy answers, as long as the longest that is expected and a little more (and a thought, where there may
+/// be one), up to the end of text.
 ExamOptions greedy_exam(const std::vector<ExamQuestion>& questions, const Tokenizer& tokenizer);
 
 /// What is compared: what follows the last "####" (as GSM8K marks it; commas, a dollar sign and a final dot
@@ -83,9 +88,11 @@ std::vector<ExamQuestion> exam_of(const Documents& documents, const std::vector<
 
 /// A JSONL file of {question, answer} and {question, choices, answer}, fields named as in `data`; a field
 /// "task" groups them (default: the file's name). With a chat template a question stands as a user's turn,
-/// as in training; without one as plain text, and the choices are compared in their own words.
+/// asked as ChatSession asks it, a choice for an answer at once; without one as plain text, and the choices
+/// are compared in their own words. `variables` of the template: a JSON object, or empty.
 std::vector<ExamQuestion> read_exam(const std::string& file, const DataConfig& data,
                                     const Tokenizer& tokenizer, const ChatTemplate* chat,
-                                    const std::vector<int32_t>& stop_tokens, int64_t limit);
+                                    const std::vector<int32_t>& stop_tokens, int64_t limit,
+                                    const std::string& variables = "");
 
 }  // namespace tightloop

@@ -11,6 +11,7 @@
 #include "data/render/chat_text.h"
 #include "data/render/render.h"
 #include "infer/exam.h"
+#include "infer/thoughts.h"
 
 namespace tightloop {
 
@@ -24,17 +25,17 @@ std::vector<int32_t> until_stop(std::vector<int32_t> ids, const std::vector<int3
 }
 
 // Splits what was rendered for training into the prompt and what was to be learned. False where nothing is
-// asked: no prompt, or no answer.
+// asked: no prompt, or no answer. An answer without thinking begins with a block that says so; `at_once`: it
+// is asked with, not asked for.
 bool split(const std::vector<int32_t>& ids, const std::vector<uint8_t>& mask, const Tokenizer& tokenizer,
-           const std::vector<int32_t>& stops, ExamQuestion& question) {
+           const std::vector<int32_t>& stops, bool at_once, ExamQuestion& question) {
   const auto first = std::ranges::find(mask, uint8_t{1}) - mask.begin();
   if (first == 0 || first == static_cast<int64_t>(ids.size())) return false;
   question.prompt.assign(ids.begin(), ids.begin() + first);
   auto answer = until_stop({ids.begin() + first, ids.end()}, stops);
-  // An answer without thinking: the block that says so is asked with, not asked for.
   const auto thought = tokenizer.encode(kEmptyThinking, SpecialText::kParse);
   if (answer.size() > thought.size() && std::equal(thought.begin(), thought.end(), answer.begin())) {
-    question.prompt.insert(question.prompt.end(), thought.begin(), thought.end());
+    if (at_once) question.prompt.insert(question.prompt.end(), thought.begin(), thought.end());
     answer.erase(answer.begin(), answer.begin() + static_cast<int64_t>(thought.size()));
   }
   question.expected = tokenizer.decode(answer);
@@ -60,6 +61,32 @@ void demand_known_fields(const nlohmann::json& record, const DataConfig& config,
       continue;
     throw data_error("{}: the field '{}' would be lost; data.ignore_fields can name it.", where, name);
   }
+}
+
+/// Variables of the template join those of a record, which win.
+void add_variables(const std::string& variables, nlohmann::json& record) {
+  auto all = nlohmann::json::parse(variables);
+  auto& own = record["chat_template_kwargs"];
+  if (own.is_object()) all.update(own);
+  if (own.is_object() || own.is_null()) own = std::move(all);
+}
+
+/// A question as ChatSession asks it: the model may think where its template lets it.
+void ask_in_chat(const ChatTemplate& chat, const nlohmann::json& record, const std::string& text,
+                 const Tokenizer& tokenizer, ExamQuestion& question) {
+  const auto tools = record.value("tools", nlohmann::json()),
+             variables = record.value("chat_template_kwargs", nlohmann::json());
+  const std::string tool_list = tools.is_string() ? tools.get<std::string>()
+                                : tools.empty()   ? ""
+                                                  : tools.dump(),
+                    given = variables.empty() ? "" : variables.dump();
+  const Message turn{Role::kUser, text};
+  Conversation asked(std::span(&turn, 1));
+  asked.variables = given, asked.tools = tool_list;
+  question.prompt = chat.prompt(asked);
+  question.thinks = question.prompt != chat.prompt(asked, /*answers_at_once=*/true) ||
+                    opens_thinking(tokenizer, question.prompt);
+  question.shown = tokenizer.decode(question.prompt);
 }
 
 // The possible answers, in letters or in their own words.
@@ -105,7 +132,7 @@ std::vector<ExamQuestion> exam_of(const Documents& documents, const std::vector<
     ExamQuestion question;
     question.task =
         source < static_cast<int32_t>(sources.size()) ? sources[source] : fmt::format("{}", source);
-    if (!split(ids, mask, tokenizer, stop_tokens, question)) continue;
+    if (!split(ids, mask, tokenizer, stop_tokens, /*at_once=*/true, question)) continue;
     exam.push_back(std::move(question));
     ++taken[source];
   }
@@ -114,7 +141,8 @@ std::vector<ExamQuestion> exam_of(const Documents& documents, const std::vector<
 
 std::vector<ExamQuestion> read_exam(const std::string& file, const DataConfig& data,
                                     const Tokenizer& tokenizer, const ChatTemplate* chat,
-                                    const std::vector<int32_t>& stop_tokens, int64_t limit) {
+                                    const std::vector<int32_t>& stop_tokens, int64_t limit,
+                                    const std::string& variables) {
   DataConfig config = data;
   config.format = RecordFormat::kAuto;
   std::unique_ptr<Renderer> renderer;
@@ -133,19 +161,26 @@ std::vector<ExamQuestion> read_exam(const std::string& file, const DataConfig& d
     const std::string where = fmt::format("'{}', line {}", file, lines.number());
     if (status != LineReader::Status::kLine) throw data_error("{} cannot be read.", where);
     if (lines.line().find_first_not_of(" \t") == std::string_view::npos) continue;
-    const auto record =
-        nlohmann::json::parse(shallow_json(lines.line()), nullptr, /*allow_exceptions=*/false);
+    auto record = nlohmann::json::parse(shallow_json(lines.line()), nullptr, /*allow_exceptions=*/false);
     if (!record.is_object()) throw data_error("{} is not a JSON object.", where);
+    if (renderer && !variables.empty()) add_variables(variables, record);
 
     ExamQuestion question;
     held.clear();
-    held.add({.bytes = lines.line(), .second = {}});
+    const std::string json = variables.empty() ? std::string(lines.line()) : record.dump();
+    held.add({.bytes = json, .second = {}});
     const bool choice = record.contains(config.choices_field);
     if (renderer) {
       rendered.clear();
       renderer->render(held[0], rendered);
       if (rendered.bad != BadKind::kNone) throw data_error("{}: {}.", where, rendered.why);
-      split(rendered.ids, rendered.mask, tokenizer, stop_tokens, question);
+      split(rendered.ids, rendered.mask, tokenizer, stop_tokens, /*at_once=*/choice, question);
+      const auto shape = record_shape(held[0], config);
+      if (shape && shape->format == RecordFormat::kQuestion)
+        ask_in_chat(*chat, record, text_of(record, config.question_field, where), tokenizer, question);
+      else if (!choice && !variables.empty())
+        throw usage_error("{}: --template-kwargs is for records with '{}' and '{}'.", where,
+                          config.question_field, config.answer_field);
     } else {
       demand_known_fields(record, config, where);
       question.shown = text_of(record, config.question_field, where);

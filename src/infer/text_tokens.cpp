@@ -3,14 +3,32 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/terminal/progress_line.h"
+#include "data/read/byte_stream.h"
 #include "data/read/encoding.h"
 #include "data/read/text_reader.h"
 #include "tokenizer/unicode/unicode.h"
 
 namespace tightloop {
 
+namespace {
+
+/// All of a file, unpacked where it is compressed; of a pipe what comes.
+std::string text_of(const fs::path& file) {
+  if (!is_file(file) || !is_compressed(file)) return read_file(file);
+  constexpr size_t kBlock = 1 << 20;
+  std::string text;
+  const auto stream = open_stream(file);
+  for (size_t got = 1, size = 0; got > 0; size += got, text.resize(size)) {
+    text.resize(size + kBlock);
+    got = stream->read(text.data() + size, kBlock);
+  }
+  return text;
+}
+
+}  // namespace
+
 TextTokens read_text_tokens(const fs::path& file, const DataConfig* data, const Tokenizer& tokenizer) {
-  const std::string text = read_file(file);
+  const std::string text = text_of(file);
   if (text.empty()) throw data_error("'{}' is empty.", file.string());
   if (!is_utf8(text) || text.find('\0') != text.npos) {
     const LikelyEncoding likely = likely_encoding(text);

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "infer/prompts.h"
+#include "infer/thoughts.h"
 #include "serve/api/fields.h"
 #include "serve/api/messages.h"
 
@@ -34,13 +35,6 @@ size_t text_bytes(const OrderedJson& json) {
   if (json.is_structured())
     for (const auto& one : json) bytes += text_bytes(one);
   return bytes;
-}
-
-bool opens_thinking(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
-  constexpr size_t kTail = 16;
-  std::string text = tokenizer.decode(ids.last(std::min(ids.size(), kTail)));
-  text.erase(text.find_last_not_of(" \n\t") + 1);
-  return text.ends_with("<think>");
 }
 
 }  // namespace

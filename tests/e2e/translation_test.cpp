@@ -177,6 +177,11 @@ TEST_F(Translator, IsEvaluatedAveragedAndTimed) {
   const auto scores = in("tightloop eval --run runs/toy --json");
   ASSERT_EQ(scores.exit_code, 0) << scores.output;
   EXPECT_TRUE(contains(scores.output, "bleu")) << scores.output;
+  for (const std::string option : {"--input", "--questions", "--suite"}) {
+    const auto refused = in("tightloop eval --run runs/toy " + option + " few");
+    EXPECT_EQ(refused.exit_code, 2) << refused.output;
+    EXPECT_TRUE(contains(refused.output, option + ": 'runs/toy' is a translator")) << refused.output;
+  }
   const auto averaged =
       in("tightloop average --run runs/toy --last 2 --output averaged && echo x | tightloop translate "
          "--run averaged | wc -l");

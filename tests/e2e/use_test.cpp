@@ -314,6 +314,16 @@ TEST_F(Use, EvalMeasuresAText) {
   write_file_whole(*folder_ / "empty.txt", "");
   EXPECT_EQ(in("tightloop eval --model runs/text --input empty.txt").exit_code, 3);
   EXPECT_EQ(in("tightloop eval --model runs/text --input absent.txt").exit_code, 3);
+  const auto packed =
+      json_of(in("gzip -k text.txt; tightloop eval --model runs/text --input text.txt.gz --weights int8 "
+                 "--json; rm text.txt.gz"));
+  EXPECT_EQ(packed["bytes"], longer["bytes"]);
+  EXPECT_EQ(packed["documents"], longer["documents"]);
+  EXPECT_EQ(packed["weights"], "int8");
+  EXPECT_EQ(longer["read_as"], "documents");
+  const auto piped = json_of(in("cat short.txt | tightloop eval --model runs/text --input - --json"));
+  EXPECT_EQ(piped["bytes"], 12);
+  EXPECT_EQ(piped["read_as"], "text");
 }
 
 TEST_F(Use, EvalReadsATextAsTrainingDoes) {
@@ -351,6 +361,10 @@ TEST_F(Use, EvalAsksHeldOutQuestions) {
   EXPECT_TRUE(exam["by_task"].contains("exam"));
   EXPECT_EQ(exam["samples"], 3);
   EXPECT_EQ(in("tightloop eval --run runs/talk --questions text.txt").exit_code, 3);
+  const auto refused =
+      in("tightloop eval --run runs/talk --questions exam.jsonl --template-kwargs '{\"mood\": 1}'");
+  EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  EXPECT_TRUE(contains(refused.output, "'mood'")) << refused.output;
 }
 
 TEST_F(Use, EvalSaysWhichQuestionsItAsks) {

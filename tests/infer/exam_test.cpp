@@ -8,6 +8,7 @@
 #include "infer/generate.h"
 #include "infer/model.h"
 #include "infer/prompts.h"
+#include "infer/thoughts.h"
 #include "infer/token_scores.h"
 #include "support.h"
 
@@ -157,6 +158,54 @@ TEST(Exam, IsReadFromJsonl) {
   EXPECT_EQ(tokenizer.decode(plain[1].prompt), "Question: Which?\nAnswer:");
   EXPECT_EQ(tokenizer.decode(plain[1].choices[1]), " blue");
   EXPECT_EQ(plain[1].right, 1u);
+}
+
+// As `chat` asks; what the variables say otherwise; a choice is made at once.
+TEST(Exam, AModelThatThinksIsAskedToThink) {
+  const ByteTokenizer tokenizer(kControls);
+  ChatConfig form;
+  form.form = ChatForm::kQwen3;
+  const ChatTemplate chat(form, tokenizer);
+  const TempFolder folder;
+  const std::string question = R"({"question": "1+1?", "answer": "2")";
+  write_file_whole(folder / "exam.jsonl",
+                   question + "}\n" + R"({"question": "1+1?", "choices": ["2", "3"], "answer": 0})" + "\n" +
+                       question + ", \"chat_template_kwargs\": {\"enable_thinking\": true}}\n");
+  const std::string file = folder / "exam.jsonl";
+  const std::string head = "<|im_start|>assistant\n", at_once = head + "<think>\n\n</think>\n\n";
+  const auto asked = read_exam(file, {}, tokenizer, &chat, {}, 0);
+  EXPECT_TRUE(asked[0].shown.ends_with("1+1?<|im_end|>\n" + head)) << asked[0].shown;
+  EXPECT_TRUE(asked[0].expected.starts_with("2")) << asked[0].expected;
+  EXPECT_TRUE(asked[1].shown.ends_with(at_once)) << asked[1].shown;
+  EXPECT_GT(greedy_exam({asked[0]}, tokenizer).sampling.max_tokens, kThoughtTokens);
+  EXPECT_LT(greedy_exam({asked[1]}, tokenizer).sampling.max_tokens, kThoughtTokens);
+  const auto told = read_exam(file, {}, tokenizer, &chat, {}, 0, R"({"enable_thinking": false})");
+  EXPECT_TRUE(told[0].shown.ends_with(at_once)) << told[0].shown;
+  EXPECT_FALSE(told[0].thinks);
+  EXPECT_TRUE(told[2].shown.ends_with("\n" + head)) << "a record's own win: " << told[2].shown;
+}
+
+TEST(Exam, ThoughtsAreNotCompared) {
+  const auto model = small_model(259);
+  const ByteTokenizer tokenizer({"<think>", "</think>"});
+  ExamQuestion question{.task = "t", .shown = "q", .prompt = tokenizer.encode("q<think>")};
+  auto options = greedy_exam({question}, tokenizer);
+  options.sampling.temperature = 10, options.sampling.max_tokens = 64, options.samples = 32;
+  options.stop_tokens.clear();
+  GenerateOptions generation;
+  generation.sampling = options.sampling, generation.vocab_size = tokenizer.vocab_size();
+  std::vector<Prompt> prompts;
+  for (uint64_t sample = 0; sample < 32; ++sample) prompts.push_back({question.prompt, sample});
+  int ended = 0, open = 0;
+  for (const auto& answer : generate(*model, prompts, generation)) {
+    const std::string text = tokenizer.decode(answer.ids);
+    const std::string said = final_answer(without_thoughts(text, /*opened=*/true));
+    if (said.empty() ? open++ : ended++) continue;  // one of each is enough
+    question.expected = "</think>" + (said.empty() ? text : said);
+    EXPECT_EQ(take_exam(*model, tokenizer, {question}, options).all.passed, !said.empty()) << text;
+  }
+  EXPECT_GT(ended, 0);
+  EXPECT_GT(open, 0);
 }
 
 TEST(Exam, LabelsFromOneAreNotIndices) {

@@ -4,8 +4,11 @@
 
 #include "core/files.h"
 #include "data/byte_tokenizer.h"
+#include "infer/generate.h"
 #include "infer/model.h"
 #include "infer/suite/suite_prompts.h"
+#include "infer/text_stream.h"
+#include "infer/thoughts.h"
 #include "support.h"
 
 namespace tightloop {
@@ -198,6 +201,58 @@ TEST_F(SuiteFiles, GenerationIsRightWhereTheModelSaysIt) {
   ASSERT_FALSE(first.answers[0].empty());
   suite.tasks[0].problems[0]["answer"] = first.answers[0];
   EXPECT_EQ(run_suite(suite, asked, {.progress = false}).tasks[0].right, std::vector<uint8_t>{1});
+}
+
+// One of 32 samples says what is expected, or thinks it.
+TEST_F(SuiteFiles, ThoughtsOfAChatAreKeptAndNotCompared) {
+  const auto model = small_model(259);
+  const ByteTokenizer tokenizer({"<think>", "</think>"});
+  ChatConfig form;
+  form.form = ChatForm::kOwn, form.user = "<user>{content}", form.assistant = "<bot><think>{content}{end}";
+  const ChatTemplate chat(form, tokenizer);
+  const SuiteModel asked{*model, tokenizer, &chat};
+  auto suite = read_suite(
+      write("tasks: [{name: t, kind: chat_generation, match: exact, data: problems.jsonl, max_tokens: 64, "
+            "samples: 32, temperature: 10}]\n",
+            R"({"question":"q","answer":"?"})"));
+  SuiteTask& task = suite.tasks[0];
+  GenerateOptions how;
+  how.sampling.temperature = 10, how.sampling.max_tokens = 64, how.vocab_size = tokenizer.vocab_size();
+  std::vector<Prompt> prompts;
+  for (uint64_t sample = 0; sample < 32; ++sample)
+    prompts.push_back({writing_prompt(task, 0, asked), sample});
+  int ended = 0, open = 0;
+  for (const auto& answer : generate(*model, prompts, how)) {
+    TextStream stream(tokenizer, {});
+    for (const int32_t id : answer.ids) stream.add(id);
+    stream.finish();
+    const std::string said(without_thoughts(stream.text(), /*opened=*/true));
+    if (said.empty() ? open++ : ended++) continue;  // one of each is enough
+    task.problems[0]["answer"] = said.empty() ? stream.text() : said;
+    const auto result = run_suite(suite, asked, {.progress = false}).tasks[0];
+    EXPECT_EQ(result.right[0], !said.empty()) << stream.text();
+    EXPECT_GT(result.answers[0].size(), 60u) << "kept as a whole";
+  }
+  EXPECT_GT(ended, 0);
+  EXPECT_GT(open, 0);
+}
+
+TEST_F(SuiteFiles, VariablesReachTheTemplateOfChats) {
+  const auto model = small_model(259);
+  const ByteTokenizer tokenizer({"<|im_start|>", "<|im_end|>"});
+  ChatConfig form;
+  form.form = ChatForm::kQwen3;
+  const ChatTemplate chat(form, tokenizer);
+  const auto suite =
+      read_suite(write("tasks: [{name: t, kind: chat_generation, match: exact, data: problems.jsonl}]\n",
+                       R"({"question":"q","answer":"a"})"));
+  const auto shown = [&](const std::string& variables) {
+    SuiteModel asked{*model, tokenizer, &chat};
+    asked.template_variables = variables;
+    return tokenizer.decode(writing_prompt(suite.tasks[0], 0, asked));
+  };
+  EXPECT_TRUE(shown("").ends_with("assistant\n"));
+  EXPECT_TRUE(shown(R"({"enable_thinking": false})").ends_with("<think>\n\n</think>\n\n"));
 }
 
 TEST(SuiteResults, AreCentredAndHaveErrors) {

@@ -4,9 +4,9 @@
 #include <CLI/App.hpp>
 #include <cstdlib>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/json_argument.h"
 #include "cli/line_input.h"
 #include "cli/main_settings.h"
 #include "cli/model_choice.h"
@@ -16,7 +16,6 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
-#include "core/io/json_depth.h"
 #include "core/log.h"
 #include "core/terminal/terminal.h"
 #include "infer/calculator_calls.h"
@@ -149,21 +148,12 @@ class ChatTerminal {
   bool told_of_dropped_ = false;  // turns, where nobody types
 };
 
-/// JSON of the kind that is wanted; `source` for the error. Empty where none was given.
-std::string json_argument(const std::string& text, const std::string& source, nlohmann::json::value_t kind) {
-  const auto json = nlohmann::json::parse(shallow_json(text), nullptr, /*allow_exceptions=*/false);
-  if (json.type() == kind) return text;
-  throw usage_error("{} is not {} in JSON.", source,
-                    kind == nlohmann::json::value_t::array ? "a list of tools" : "an object");
-}
-
 void give_template_inputs(const ChatArguments& options, ChatSession& session) {
   std::string tools, variables;
   if (!options.tools.empty())
     tools = json_argument(read_file(options.tools), fmt::format("'{}' (--tools)", options.tools),
-                          nlohmann::json::value_t::array);
-  if (!options.variables.empty())
-    variables = json_argument(options.variables, "--template-kwargs", nlohmann::json::value_t::object);
+                          /*list=*/true);
+  if (!options.variables.empty()) variables = json_argument(options.variables, "--template-kwargs");
   session.set_template_inputs(tools == "[]" ? "" : tools, variables);
 }
 

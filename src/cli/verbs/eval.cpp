@@ -12,6 +12,7 @@
 
 #include "cli/at_least.h"
 #include "cli/exam_report.h"
+#include "cli/json_argument.h"
 #include "cli/main_settings.h"
 #include "cli/model_choice.h"
 #include "cli/output.h"
@@ -46,7 +47,7 @@ namespace {
 
 struct EvalArguments {
   ModelChoice model;
-  std::string input, questions, suite, details, python;
+  std::string input, questions, suite, details, python, variables;
   int64_t window = 0, stride = 0, batch = 0, limit = -1, samples = 1, max_tokens = 0;
   double temperature = 0.8;
   bool json = false, no_calculator = false;
@@ -111,12 +112,13 @@ void add_loss(const HeldOutLoss& loss, Findings& findings) {
 }
 
 void measure_text(const EvalArguments& options, LoadedRun& run, bool cut, Findings& findings) {
-  if (is_file(options.input) && holds_json_records(options.input))
+  const std::string file = input_named(options.input);
+  if (is_file(file) && holds_json_records(file))
     log::warn(
         "'{0}' holds JSON records; --input measures their raw text. Questions with answers: --questions {0}. "
         "The loss of conversations, as they are trained on: --data.val {0} in place of --input.",
         options.input);
-  const auto text = read_text_tokens(options.input, cut ? &run.recipe.data : nullptr, *run.tokenizer);
+  const auto text = read_text_tokens(file, cut ? &run.recipe.data : nullptr, *run.tokenizer);
   TextLossOptions how;
   how.window = options.window > 0 ? options.window : run.recipe.model.context;
   if (how.window > run.recipe.model.context)
@@ -131,7 +133,8 @@ void measure_text(const EvalArguments& options, LoadedRun& run, bool cut, Findin
                         {"perplexity", std::exp(loss.mean())},
                         {"bits_per_byte", bits},
                         {"tokens", loss.tokens},
-                        {"bytes", text.bytes}});
+                        {"bytes", text.bytes},
+                        {"read_as", text.documents > 0 ? "documents" : "text"}});
   if (text.documents > 0) findings.json["documents"] = text.documents;
   findings.text += fmt::format("{}: loss {:.4f}, perplexity {:.3f}, {:.4f} bits per byte, over {}\n",
                                printable(options.input), loss.mean(), std::exp(loss.mean()), bits,
@@ -158,8 +161,9 @@ Suite chosen_suite(const EvalArguments& options) {
 void measure_suite(const EvalArguments& options, const Suite& suite, LoadedRun& run, const ChatTemplate* chat,
                    const std::vector<int32_t>& stops, Findings& findings) {
   const CalculatorCalls calculator(*run.tokenizer);
-  const SuiteModel model{*run.model, *run.tokenizer, chat, stops,
-                         options.no_calculator ? nullptr : &calculator};
+  const SuiteModel model{
+      *run.model,       *run.tokenizer, chat, stops, options.no_calculator ? nullptr : &calculator,
+      options.variables};
   SuiteOptions how;
   how.python = options.python;
   if (options.batch > 0) how.rows = static_cast<size_t>(options.batch);
@@ -218,9 +222,15 @@ void ask(const EvalArguments& options, LoadedRun& run, const std::vector<ExamQue
 void evaluate_translator(const EvalArguments& options, const std::string& folder, const RunFolder& run_folder,
                          const SavedModel& saved, const Settings& settings) {
   constexpr size_t kShown = 8;
+  for (const char* name : {"--input", "--questions", "--suite"})
+    if (options.given.contains(name))
+      throw usage_error(
+          "{}: '{}' is a translator, which is measured on its held-out pairs. Leave it out; other pairs: "
+          "--data.val FILE; translations of your own: tightloop translate, then tightloop bleu.",
+          name, folder);
   say_unused(options,
-             {"--input", "--questions", "--suite", "--window", "--stride", "--batch", "--samples",
-              "--temperature", "--max-tokens"},
+             {"--window", "--stride", "--batch", "--samples", "--temperature", "--max-tokens", "--details",
+              "--python", "--template-kwargs"},
              "a translator is measured on its held-out pairs");
   if (options.model.weights)
     throw usage_error("--weights: a translator's weights stay as they are. Leave it out.");
@@ -252,6 +262,7 @@ void evaluate_translator(const EvalArguments& options, const std::string& folder
 void evaluate(const EvalArguments& options, const Settings& settings) {
   if (options.samples > 1 && options.temperature == 0)
     throw usage_error("at temperature 0 all {} samples would be the same.", options.samples);
+  if (!options.variables.empty()) json_argument(options.variables, "--template-kwargs");
   const std::string folder = options.model.folder();
   // Looked for and opened once: a training may remove a checkpoint at any moment.
   const RunFolder run_folder(checkpoint_place(folder).run);
@@ -271,12 +282,21 @@ void evaluate(const EvalArguments& options, const Settings& settings) {
     say_unused(options, {"--samples", "--temperature", "--max-tokens"},
                "a suite's file says it of each task");
   const auto chat = chat_template(for_questions(run.recipe.chat), *run.tokenizer);
+  if (options.questions.empty() && options.suite.empty())
+    say_unused(options, {"--template-kwargs"}, "it is for --questions and chats of a --suite");
+  else if (!chat)
+    say_unused(options, {"--template-kwargs"}, "the model has no chat template");
+  else
+    check_template_inputs(*chat, "", options.variables);
   const auto stops = stop_tokens(run);
   Findings findings{{{"run", folder}, {"step", run.step}}, fmt::format("{} at step {}\n", folder, run.step)};
+  if (options.model.weights) findings.json["weights"] = name_of(*options.model.weights);
   if (!options.input.empty()) measure_text(options, run, applied.cut, findings);
   if (!options.questions.empty()) {
     const int64_t limit = std::max<int64_t>(options.limit, 0);
-    ask(options, run, read_exam(options.questions, run.recipe.data, *run.tokenizer, chat.get(), stops, limit),
+    ask(options, run,
+        read_exam(input_named(options.questions), run.recipe.data, *run.tokenizer, chat.get(), stops, limit,
+                  options.variables),
         stops, findings);
   }
   if (!options.suite.empty()) measure_suite(options, suite, run, chat.get(), stops, findings);
@@ -313,15 +333,20 @@ void add_eval(CLI::App& app, const Settings& settings) {
   auto* verb = app.add_subcommand("eval", "Measure a model on held-out data, a text or questions");
   options->model.add_to(*verb);
   options->model.add_weights_to(*verb);
-  verb->add_option("--input", options->input, "A text file: loss, perplexity, bits per byte");
+  verb->add_option("--input", options->input,
+                   "A text file, or - for standard input: loss, perplexity, bits per byte");
   verb->add_option("--questions", options->questions,
-                   "A JSONL file of {question, answer} or {question, choices, answer}");
+                   "A JSONL file, or -, of {question, answer} or {question, choices, answer}");
   verb->add_option("--suite", options->suite,
                    "A YAML file of tasks, or nanochat's core.yaml: accuracies and CORE (docs/evaluation.md)");
   verb->add_option("--details", options->details,
                    "Of a suite: a JSONL file for the outcome of every problem");
   verb->add_option("--python", options->python,
                    "Of a suite: the Python that may run programs that the model writes; without it none are");
+  verb->add_option(
+      "--template-kwargs", options->variables,
+      "Of questions and chats of a suite: variables of the chat template, a JSON object, such as "
+      "'{\"enable_thinking\": false}'");
   verb->add_flag("--no-calculator", options->no_calculator, "Leave calls of the calculator unanswered");
   verb->add_option("--window", options->window, "Of a text: window size in tokens (default: the context)")
       ->default_str("")

@@ -136,7 +136,8 @@ SuiteTaskResult choose_labels(const SuiteTask& task, const SuiteModel& model, co
   };
   std::vector<Asked> asked;
   for (size_t problem = 0; problem < task.problems.size(); ++problem) {
-    asked.push_back({chat_choice(task, problem, model.tokenizer, *model.chat), problem});
+    asked.push_back(
+        {chat_choice(task, problem, model.tokenizer, *model.chat, model.template_variables), problem});
     demand_room(task, problem, asked.back().length(), longest_sequence(model.model.config()));
   }
   SuiteTaskResult result;

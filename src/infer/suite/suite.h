@@ -19,6 +19,7 @@ struct SuiteModel {
   const ChatTemplate* chat = nullptr;           // null: it has none, and chat tasks are usage errors
   std::vector<int32_t> stop_tokens{};           // what ends an answer
   const CalculatorCalls* calculator = nullptr;  // null: nobody answers calls
+  std::string template_variables{};             // of the chat template: a JSON object, or empty
 };
 
 struct SuiteOptions {

@@ -131,7 +131,8 @@ std::vector<int32_t> generation_prompt(const SuiteTask& task, size_t problem, co
 }
 
 /// A question as a user's turn, the examples' questions and answers as turns before it.
-std::vector<int32_t> chat_prompt(const SuiteTask& task, size_t problem, const ChatTemplate& chat) {
+std::vector<int32_t> chat_prompt(const SuiteTask& task, size_t problem, const ChatTemplate& chat,
+                                 const std::string& variables) {
   std::vector<std::string> texts;
   for (const size_t example : task.examples_for(problem)) {
     texts.push_back(suite_text(task, example, task.question_field));
@@ -145,7 +146,9 @@ std::vector<int32_t> chat_prompt(const SuiteTask& task, size_t problem, const Ch
                        suite_place(task, problem), token);
     messages.push_back({messages.size() % 2 ? Role::kAssistant : Role::kUser, text});
   }
-  return chat.prompt(messages);
+  Conversation conversation(messages);
+  conversation.variables = variables;
+  return chat.prompt(conversation);
 }
 
 }  // namespace
@@ -178,8 +181,10 @@ void check_problem(const SuiteTask& task, size_t problem) {
 void check_prompt(const SuiteTask& task, size_t problem, const SuiteModel& model) {
   const int64_t longest = longest_sequence(model.model.config());
   if (task.kind == SuiteKind::kChatChoice)
-    demand_room(task, problem, chat_choice(task, problem, model.tokenizer, *model.chat).prompt.size(),
-                longest);
+    demand_room(
+        task, problem,
+        chat_choice(task, problem, model.tokenizer, *model.chat, model.template_variables).prompt.size(),
+        longest);
   else if (task.writes())
     writing_prompt(task, problem, model);
   else
@@ -244,7 +249,7 @@ void demand_room(const SuiteTask& task, size_t problem, size_t tokens, int64_t l
 }
 
 ChatChoice chat_choice(const SuiteTask& task, size_t problem, const Tokenizer& tokenizer,
-                       const ChatTemplate& chat) {
+                       const ChatTemplate& chat, const std::string& variables) {
   std::vector<AskedChoice> asked;
   for (const size_t example : task.examples_for(problem)) asked.push_back(asked_choice(task, example));
   asked.push_back(asked_choice(task, problem));
@@ -254,12 +259,14 @@ ChatChoice chat_choice(const SuiteTask& task, size_t problem, const Tokenizer& t
     messages.push_back({Role::kAssistant, choice.labels[choice.right]});
   }
   messages.pop_back();
-  return {chat.prompt(messages, /*answers_at_once=*/true),
+  Conversation conversation(messages);
+  conversation.variables = variables;
+  return {chat.prompt(conversation, /*answers_at_once=*/true),
           label_tokens(task, problem, asked.back().labels, tokenizer), asked.back().right};
 }
 
 std::vector<int32_t> writing_prompt(const SuiteTask& task, size_t problem, const SuiteModel& model) {
-  auto ids = task.chats() ? chat_prompt(task, problem, *model.chat)
+  auto ids = task.chats() ? chat_prompt(task, problem, *model.chat, model.template_variables)
                           : generation_prompt(task, problem, model.tokenizer);
   demand_room(task, problem, ids.size(), longest_prompt(model.model.config()));
   return ids;

@@ -51,6 +51,6 @@ struct ChatChoice {
   size_t right = 0;
 };
 ChatChoice chat_choice(const SuiteTask& task, size_t problem, const Tokenizer& tokenizer,
-                       const ChatTemplate& chat);
+                       const ChatTemplate& chat, const std::string& variables = "");
 
 }  // namespace tightloop

@@ -12,6 +12,7 @@
 #include "infer/generate.h"
 #include "infer/suite/suite_runs.h"
 #include "infer/text_stream.h"
+#include "infer/thoughts.h"
 #include "tokenizer/unicode/python_text.h"
 
 namespace tightloop {
@@ -92,8 +93,7 @@ std::vector<Prompt> prompts_of(const SuiteTask& task, const SuiteModel& model) {
 }
 
 std::vector<std::string> written(const SuiteTask& task, const SuiteModel& model,
-                                 const SuiteOptions& options) {
-  const auto prompts = prompts_of(task, model);
+                                 const std::vector<Prompt>& prompts, const SuiteOptions& options) {
   std::vector<TextStream> streams;
   for (size_t i = 0; i < prompts.size(); ++i) streams.emplace_back(model.tokenizer, task.stop);
   GenerateOptions how;
@@ -183,7 +183,8 @@ SuiteTaskResult write_answers(const SuiteTask& task, const SuiteModel& model, co
       expected[i] = suite_text(task, i, task.answer_field);
     }
   }
-  const auto answers = written(task, model, options);
+  const auto prompts = prompts_of(task, model);
+  const auto answers = written(task, model, prompts, options);
   SuiteTaskResult result;
   result.right.resize(problems);
   std::optional<ProgressLine> line;
@@ -192,7 +193,10 @@ SuiteTaskResult write_answers(const SuiteTask& task, const SuiteModel& model, co
   for (size_t i = 0; i < problems; ++i) {
     result.answers.push_back(answers[i * samples]);
     for (size_t sample = 0; sample < samples && !result.right[i]; ++sample) {
-      const std::string& answer = answers[i * samples + sample];
+      std::string_view said = answers[i * samples + sample];
+      if (task.chats())
+        said = without_thoughts(said, opens_thinking(model.tokenizer, prompts[i * samples].ids));
+      const std::string answer(said);
       if (task.kind != SuiteKind::kCode) {
         result.right[i] = matches(task.match, answer, expected[i]);
         continue;
