@@ -43,6 +43,19 @@ TEST(ChatJinja, ASystemPromptLeavesTheRestOfATemplateAsItIs) {
   }
 }
 
+TEST(ChatJinja, RolesAreThoseOfRecords) {
+  const testing::ByteTokenizer tokenizer{{"<|im_start|>", "<|im_end|>"}};
+  const std::string jinja = chat_jinja({}, tokenizer).at("default");
+  const auto turn = [&](const std::string& role) {
+    const std::string record = R"({"messages":[{"role":")" + role + R"(","content":"x"}]})";
+    return testing::render_jinja(jinja, record).text;
+  };
+  EXPECT_EQ(turn("developer"), "<|im_start|>system\nx<|im_end|>\n");
+  EXPECT_EQ(turn("function"), turn("tool"));
+  const std::string error = testing::jinja_error(jinja, R"({"messages":[{"role":"critic","content":"x"}]})");
+  EXPECT_NE(error.find("unknown role critic"), std::string::npos) << error;
+}
+
 TEST(ChatJinja, TheTemplateForToolsHasTheSystemPromptToo) {
   const auto templates = jinja_of({{"default", kTurns}, {"tool_use", "T" + std::string(kTurns)}}, "S");
   EXPECT_EQ(testing::render_jinja(templates.at("tool_use"), kAsked).text, "T<system|S>\n<user|q>\n");

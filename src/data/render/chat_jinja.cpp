@@ -8,6 +8,10 @@ namespace tightloop {
 
 namespace {
 
+// As records may call them (data/render/json_messages.cpp).
+const std::string kSystemRoles = "['system', 'developer']";
+constexpr const char* kToolRoles = "['tool', 'function', 'observation', 'ipython']";
+
 std::string in_quotes(std::string_view text) {
   std::string out = "'";
   for (const char c : text) {
@@ -32,9 +36,9 @@ std::string around(std::string form, const std::string& content) {
 /// of a line, where white space before a tag is left out.
 std::string with_prompt(const std::string& jinja, const std::string& prompt) {
   if (prompt.empty()) return jinja;
-  return "{%- if messages[0]['role'] not in ['system', 'developer'] %}{%- set messages = [{'role': 'system', "
-         "'content': " +
-         in_quotes(prompt) + "}] + messages %}{%- endif %}\n" + jinja;
+  return "{%- if messages[0]['role'] not in " + kSystemRoles +
+         " %}{%- set messages = [{'role': 'system', 'content': " + in_quotes(prompt) +
+         "}] + messages %}{%- endif %}\n" + jinja;
 }
 
 std::string spelled_jinja(const ChatConfig& config, const Tokenizer& tokenizer) {
@@ -46,14 +50,16 @@ std::string spelled_jinja(const ChatConfig& config, const Tokenizer& tokenizer) 
   if (joins) {
     jinja += "{% set ns = namespace(joined=" + prompt + ") %}";
   } else if (!config.system_prompt.empty()) {
-    jinja += "{% if messages[0]['role'] != 'system' %}{{ " + around(form.system, prompt) + " }}{% endif %}";
+    jinja += "{% if messages[0]['role'] not in " + kSystemRoles + " %}{{ " + around(form.system, prompt) +
+             " }}{% endif %}";
   }
-  jinja += "{% for message in messages %}{% if message['role'] == 'system' %}";
+  jinja += "{% for message in messages %}{% if message['role'] in " + kSystemRoles + " %}";
   jinja += joins ? "{% set ns.joined = message['content'] %}" : "{{ " + around(form.system, content) + " }}";
   jinja += "{% elif message['role'] == 'assistant' %}{{ " + around(form.assistant, content) + " }}";
   const std::string tool = form.tool.empty() ? "raise_exception('the template has no turns of tools')"
                                              : around(form.tool, content);
-  jinja += "{% elif message['role'] == 'tool' %}{{ " + tool + " }}{% else %}";
+  jinja += fmt::format("{{% elif message['role'] in {} %}}{{{{ {} }}}}", kToolRoles, tool);
+  jinja += "{% elif message['role'] == 'user' %}";
   if (joins) {
     jinja += "{{ " + around(form.user, "(ns.joined + '\\n\\n' if ns.joined else '') + " + content) +
              " }}{% set ns.joined = '' %}";
@@ -61,6 +67,7 @@ std::string spelled_jinja(const ChatConfig& config, const Tokenizer& tokenizer) 
     jinja += "{{ " + around(form.user, content) + " }}";
   }
   const std::string start = form.assistant.substr(0, form.assistant.find("{content}"));
+  jinja += "{% else %}{{ raise_exception('unknown role ' ~ message['role']) }}";
   return jinja + "{% endif %}{% endfor %}{% if add_generation_prompt %}{{ " + in_quotes(start) +
          " }}{% endif %}";
 }
