@@ -128,6 +128,19 @@ TEST(TemplateMasks, ATemplateThatReadsListsGetsThem) {
   EXPECT_NE(learned_by(reads, {}, record).find("(a)(b)"), std::string::npos);
 }
 
+TEST(TemplateMasks, OthersGetAllPartsOfAListAsOneText) {
+  const std::string reads_texts =
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content if m.content is string else '' "
+      "}}<|im_end|>"
+      "{% endfor %}" +
+      std::string(kAsks);
+  EXPECT_EQ(
+      learned_by(reads_texts, {},
+                 R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":)"
+                 R"([{"type":"text","text":"a"},{"type":"text","text":"b"},{"type":"text","text":"c"}]}]})"),
+      "abc<|im_end|>");
+}
+
 TEST(TemplateMasks, VariablesThatATemplateDoesNotReadAreNamed) {
   const auto with = [](const std::string& variables) {
     return learned_by(

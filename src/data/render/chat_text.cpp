@@ -1,6 +1,7 @@
 #include "data/render/chat_text.h"
 
 #include <algorithm>
+#include <cctype>
 
 namespace tightloop {
 
@@ -55,6 +56,16 @@ size_t common_tokens(std::string_view left, std::string_view right) {
   const size_t open = left.substr(0, same).find_last_of("<[");
   if (open == left.npos || same == std::min(left.size(), right.size())) return same;
   return left.substr(0, same).find_first_of(">]", open) == left.npos ? open : same;
+}
+
+bool names(std::string_view jinja, std::string_view field) {
+  if (field.empty()) return false;
+  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  for (size_t at = 0; (at = jinja.find(field, at)) != jinja.npos; at += field.size()) {
+    const size_t end = at + field.size();
+    if ((at == 0 || !is_word(jinja[at - 1])) && (end == jinja.size() || !is_word(jinja[end]))) return true;
+  }
+  return false;
 }
 
 }  // namespace tightloop

@@ -32,4 +32,7 @@ void mark(const std::vector<ChatText::Span>& spans, const std::vector<uint32_t>&
 /// As far as two texts are the same, without the beginning of a token's name in which they part.
 size_t common_tokens(std::string_view left, std::string_view right);
 
+/// Whether a template reads a field of this name: it stands there as a word.
+bool names(std::string_view jinja, std::string_view field);
+
 }  // namespace tightloop

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <ctime>
+#include <deque>
 #include <mutex>
 
 #include "core/error.h"
@@ -34,17 +35,6 @@ ChatTemplateFiles files_of(ChatForm form, const Tokenizer& tokenizer) {
   files.templates["default"] = built_in_template(form);
   files.tokens = tokenizer.chat().tokens;
   return files;
-}
-
-/// Whether a template reads a field of this name: it stands there as a word.
-bool names(std::string_view jinja, std::string_view field) {
-  if (field.empty()) return false;
-  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
-  for (size_t at = 0; (at = jinja.find(field, at)) != jinja.npos; at += field.size()) {
-    const size_t end = at + field.size();
-    if ((at == 0 || !is_word(jinja[at - 1])) && (end == jinja.size() || !is_word(jinja[end]))) return true;
-  }
-  return false;
 }
 
 /// Takes the first of names with a NUL behind each.
@@ -314,12 +304,17 @@ class TemplateChat : public ChatTemplate::Writer {
     if (!conversation.tools.empty()) variables.set_json("tools", conversation.tools);
     variables.set("add_generation_prompt", asks);
     std::vector<JinjaMessage> messages;
-    for (const Message& message : conversation.messages)
-      if (message.opens)
+    std::deque<std::string> joined;  // the parts of lists that are handed on as one text
+    for (const Message& message : conversation.messages) {
+      if (message.opens) {
         messages.push_back(
             {names_role(message.called) ? message.called : role_name(message.role), message.text,
              takes_lists_ || !message.content.starts_with('[') ? message.content : std::string_view(),
              message.thinking, message.fields});
+      } else if (JinjaMessage& whole = messages.back(); whole.content.empty()) {
+        whole.text = joined.emplace_back(std::string(whole.text).append(message.text));
+      }
+    }
     variables.set_messages(messages);
     const bool tools = with_tools_ && variables.has("tools");
     return (tools ? *with_tools_ : usual_).render(variables, now_);
