@@ -6,13 +6,13 @@
 #include <memory>
 #include <utility>
 
-#include "cli/json_argument.h"
 #include "cli/line_input.h"
 #include "cli/main_settings.h"
 #include "cli/model_choice.h"
 #include "cli/output.h"
 #include "cli/sampling_options.h"
 #include "cli/verbs.h"
+#include "cli/verbs/json_argument.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"

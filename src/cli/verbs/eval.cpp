@@ -12,11 +12,11 @@
 
 #include "cli/at_least.h"
 #include "cli/exam_report.h"
-#include "cli/json_argument.h"
 #include "cli/main_settings.h"
 #include "cli/model_choice.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
+#include "cli/verbs/json_argument.h"
 #include "core/counted.h"
 #include "core/error.h"
 #include "core/files.h"

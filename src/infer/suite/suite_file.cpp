@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <set>
+#include <map>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -156,17 +156,19 @@ Suite read_suite(const fs::path& file, int64_t limit) {
       suite.tasks.push_back(task_of(CoreTask(entry, file), baselines, file));
     folder /= "eval_data";
   } else {
-    static const std::set<std::string> kSections{"suite", "tasks"};
+    static const std::map<std::string, std::string> kForms{{"suite", "'key: value' lines"},
+                                                           {"tasks", "'key: value' lines, a list of such"}};
     for (const auto& [name, entries] : sections) {
-      if (!kSections.contains(name))
+      const auto form = kForms.find(name);
+      if (form == kForms.end())
         throw usage_error(
             "'{}': there is no section '{}'; a suite has a list `tasks` and may have defaults for them in "
             "`suite`.",
             file.string(), name);
       for (const YamlEntry& entry : entries)
         if (entry.size() == 1 && entry[0].key == name)
-          throw usage_error("'{}', line {}: `{}` must hold 'key: value' lines{}.", file.string(),
-                            entry[0].line, name, name == "tasks" ? ", a list of such" : "");
+          throw usage_error("'{}', line {}: `{}` must hold {}.", file.string(), entry[0].line, name,
+                            form->second);
     }
     const bool listed = sections.contains("tasks");
     for (const YamlEntry& entry : listed ? sections.at("tasks") : std::vector<YamlEntry>()) {

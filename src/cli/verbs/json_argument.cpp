@@ -1,4 +1,4 @@
-#include "cli/json_argument.h"
+#include "cli/verbs/json_argument.h"
 
 #include <nlohmann/json.hpp>
 
