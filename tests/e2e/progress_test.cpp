@@ -63,6 +63,20 @@ TEST(ProgressLines, ReadingLargeFilesSaysTheShareAndTheTimeLeft) {
        "Training the tokenizer, reading: ");
 }
 
+TEST(ProgressLines, GeneratingManyTextsSaysHowManyAndWhichAreUnfinished) {
+  const TempFolder folder;
+  ASSERT_EQ(run(folder.path(), "tightloop train " + tiny() + "--train.steps 2 --run.name a").exit_code, 0);
+  const auto outcome =
+      run(folder.path(), std::string(kOften) +
+                             "timeout --preserve-status -s INT 3 '" TIGHTLOOP_BINARY_DIR
+                             "/tightloop' generate --run runs/a --prompt add --n 100000 --max-tokens 60 "
+                             "--device cpu --batch 4");
+  EXPECT_EQ(outcome.exit_code, 130) << outcome.output.substr(0, 1000);
+  EXPECT_TRUE(contains(outcome.output, "Texts: ")) << outcome.output.substr(0, 1000);
+  EXPECT_TRUE(contains(outcome.output, " (interrupted)\nadd")) << outcome.output.substr(0, 1000);
+  EXPECT_FALSE(contains(outcome.output, "sample 100000")) << "never begun";
+}
+
 TEST(ProgressLines, ShortWorkHasNone) {
   const TempFolder folder;
   write_text(folder.path() / "small.txt", 100'000);

@@ -1,5 +1,4 @@
 #include "infer/generate.h"
-#include "infer/calculator_calls.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -21,7 +20,9 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/log.h"
+#include "core/terminal/progress_line.h"
 #include "core/terminal/terminal.h"
+#include "infer/calculator_calls.h"
 #include "infer/chat_session.h"
 #include "infer/prompts.h"
 #include "infer/text_stream.h"
@@ -141,7 +142,13 @@ void answer(const GenerateArguments& options) {
     return !streams[row].stopped();
   };
   const auto start = std::chrono::steady_clock::now();
-  const auto answers = generate(*run.model, rows, generation, static_cast<size_t>(options.batch));
+  std::optional<ProgressLine> progress;
+  if (rows.size() > 1) progress.emplace("Texts", rows.size(), ProgressLine::Unit::kCount);
+  const auto answers =
+      generate(*run.model, rows, generation, static_cast<size_t>(options.batch), [&](size_t answered) {
+        if (progress) progress->set(answered);
+      });
+  progress.reset();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
   nlohmann::json json{{"step", run.step}, {"results", nlohmann::json::array()}};
@@ -152,10 +159,10 @@ void answer(const GenerateArguments& options) {
     json["results"].push_back(answer_json(prompt, row % samples, answers[row], streams[row].text()));
     tokens += static_cast<int64_t>(answers[row].ids.size());
     if (live) put(shown(rest + "\n"));
-    if (!live && !options.json) {
-      put(shown(fmt::format("--- prompt {}, sample {}\n{}{}\n", row / samples + 1, row % samples + 1,
-                            prompt.text, streams[row].text())));
-    }
+    const bool cut = answers[row].end == AnswerEnd::kInterrupted;
+    if (live || options.json || (cut && answers[row].ids.empty())) continue;
+    put(shown(fmt::format("--- prompt {}, sample {}{}\n{}{}\n", row / samples + 1, row % samples + 1,
+                          cut ? " (interrupted)" : "", prompt.text, streams[row].text())));
   }
   json["tokens"] = tokens, json["seconds"] = seconds;
   json["tokens_per_second"] = static_cast<double>(tokens) / seconds;

@@ -1,10 +1,10 @@
 #include "infer/suite/training_suite.h"
-#include "infer/calculator_calls.h"
 
 #include <algorithm>
 #include <memory>
 
 #include "core/error.h"
+#include "infer/calculator_calls.h"
 #include "infer/chat_session.h"
 #include "infer/suite/suite.h"
 
