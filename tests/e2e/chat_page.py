@@ -340,7 +340,7 @@ def check_errors(page, server, rambling):
     again = "[...document.querySelectorAll('.message:last-of-type button')].find((one) => one.textContent === 'Try again')"
     check("the question is there after a reload", page.eval("talk.conversation.messages.length === 1 && byId('problem').hidden"))
     page.eval(f"{again}.click()")
-    page.wait("!talk.running", 120)
+    page.wait("!talk.running && talk.conversation.messages.length === 2", 120)
     check("and can be asked again", page.eval(TEXT) == server.says("Hello") and not page.eval(f"!!({again})"))
     page.eval("newConversation()")
     server.__exit__()
