@@ -18,11 +18,6 @@ std::string of_two(const std::string& name, int steps = 12) {
          " ";
 }
 
-int some_port() {
-  static int count = 0;
-  return 20000 + (::getpid() * 7 + count++) % 12000;
-}
-
 /// Both of two processes, started by hand; `first` and `second` are commands without the program's name.
 std::string by_hand(const std::string& first, const std::string& second) {
   const std::string env = "env WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(some_port());

@@ -34,6 +34,13 @@ inline Outcome run(const fs::path& folder, const std::string& command) {
   return outcome;
 }
 
+/// For processes to meet at: below the ports that the system gives to connections, any of which may be taken
+/// at any moment.
+inline int some_port() {
+  static int count = 0;
+  return 20000 + (::getpid() * 7 + count++) % 12000;
+}
+
 inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }

@@ -8,8 +8,7 @@ namespace {
 
 /// Two processes; `own` are words of rank 1 alone. "codes A B" are their exit codes, both outputs are before.
 Outcome two_processes(const fs::path& folder, const std::string& own) {
-  static int calls = 0;
-  const std::string port = std::to_string(20000 + (::getpid() * 7 + ++calls) % 20000);
+  const std::string port = std::to_string(some_port());
   const std::string train = "tightloop train " + tiny() + "--train.steps 10 --run.name a ";
   return run(
       folder,
@@ -41,7 +40,7 @@ TEST(SeveralProcesses, OneThatGoesOnWhileAnotherBeginsIsRefusedByAll) {
   const TempFolder folder;
   ASSERT_EQ(run(folder.path(), "tightloop train " + tiny() + "--train.steps 2 --run.name a").exit_code, 0);
   const std::string env =
-      "export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(20000 + ::getpid() % 20000);
+      "export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(some_port());
   const auto outcome =
       run(folder.path(),
           env +
@@ -58,8 +57,8 @@ TEST(SeveralProcesses, OneThatGoesOnWhileAnotherBeginsIsRefusedByAll) {
 TEST(SeveralProcesses, OneForWhichNothingIsLeftToDoIsRefusedByAll) {
   const TempFolder folder;
   ASSERT_EQ(run(folder.path(), "tightloop train " + tiny() + "--train.steps 2 --run.name a").exit_code, 0);
-  const std::string env = "export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" +
-                          std::to_string(20000 + (::getpid() + 77) % 20000);
+  const std::string env =
+      "export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(some_port());
   const auto outcome = run(folder.path(), env +
                                               "; RANK=1 LOCAL_RANK=1 tightloop train --resume runs/a "
                                               "--train.steps 4 >one 2>&1 & RANK=0 LOCAL_RANK=0 tightloop "

@@ -85,9 +85,9 @@ TEST(LiveTraining, SeveralProcessesWritePlainLines) {
   const TempFolder folder;
   const std::string train =
       "tightloop train " + tiny() + "--train.micro_batch 4 --train.steps 10 --run.name a";
-  Pty pty(folder.path(), "export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" +
-                             std::to_string(20000 + ::getpid() % 20000) + "; RANK=1 LOCAL_RANK=1 " + train +
-                             " & RANK=0 LOCAL_RANK=0 " + train + "; wait");
+  Pty pty(folder.path(),
+          "export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(some_port()) +
+              "; RANK=1 LOCAL_RANK=1 " + train + " & RANK=0 LOCAL_RANK=0 " + train + "; wait");
   ASSERT_TRUE(pty.until("step 10/10  loss ")) << pty.text();
   EXPECT_FALSE(contains(pty.text(), "░")) << "a block would be drawn over what the other process says\n"
                                           << pty.text();
