@@ -1,3 +1,4 @@
+#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
@@ -28,7 +29,12 @@ void expect_same_loss(const OpCase& one) {
     EXPECT_LE(relative_error(got[i], wanted[i]), 2 * tolerance(at::kFloat)) << i;
 }
 
-class OpCasesOn : public OnDevice {};
+/// The same numbers whatever ran before: the gradient of a sum's scale is one number, of 1 in 40 draws so
+/// near to 0 that its terms' own roundings are above the tolerance.
+class OpCasesOn : public OnDevice {
+ protected:
+  OpCasesOn() { at::manual_seed(1); }
+};
 
 TEST_P(OpCasesOn, AgreeWithTheirTwins) {
   const auto cases = op_cases(kTestSizes, at::kFloat, device);
@@ -56,6 +62,7 @@ TEST_P(OpCasesOn, OfDecodingAgreeWithTheirTwins) {
 ON_EVERY_DEVICE(OpCasesOn);
 
 TEST(OpCases, TwinsHaveTheRightGradients) {
+  at::manual_seed(1);
   for (const OpCase& one : op_cases(kTestSizes, at::kDouble, at::kCPU)) {
     SCOPED_TRACE(one.op);
     if (!one.backward) continue;  // updates have tests of their own
