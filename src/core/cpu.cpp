@@ -84,6 +84,7 @@ void avoid_half_offered_amx() {
 /// there are MKL still finds out by itself, and MKL_ENABLE_INSTRUCTIONS still limits them.
 extern "C" __attribute__((visibility("default"))) int mkl_serv_intel_cpu_true() {
   using namespace tightloop;
-  return cpu_info("vendor_id") == "GenuineIntel" ||
-         (cpu_has("avx512bw") && cpu_has("avx512vl") && cpu_has("avx512dq"));
+  static const bool trusted = cpu_info("vendor_id") == "GenuineIntel" ||
+                              (cpu_has("avx512bw") && cpu_has("avx512vl") && cpu_has("avx512dq"));
+  return trusted;
 }

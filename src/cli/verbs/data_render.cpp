@@ -62,8 +62,7 @@ void render_record(const DataRenderArguments& options) {
   if (of_run && find_chat_template(tokenizer).templates.empty())
     throw data_error(
         "the run '{}' has no chat template: its conversations are written by a built-in form (chat.form in "
-        "its "
-        "config.yaml). 'tightloop data show' prints what it learns from.",
+        "its config.yaml). 'tightloop data show' prints what it learns from.",
         options.path);
   const ChatTemplateFiles files = read_chat_template(of_run ? tokenizer : path);
   JinjaVariables variables;
