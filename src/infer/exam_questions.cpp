@@ -43,7 +43,8 @@ bool split(const std::vector<int32_t>& ids, const std::vector<uint8_t>& mask, co
   return answer.size() <= kShortAnswer || question.expected.find("####") != std::string::npos;
 }
 
-std::string text_of(const nlohmann::json& record, const std::string& field, const std::string& where) {
+std::string text_of(const nlohmann::ordered_json& record, const std::string& field,
+                    const std::string& where) {
   const auto found = record.find(field);
   if (found == record.end()) throw data_error("{}: no field '{}'.", where, field);
   if (found->is_string()) return found->get<std::string>();
@@ -52,7 +53,8 @@ std::string text_of(const nlohmann::json& record, const std::string& field, cons
 }
 
 // What the renderer of conversations refuses, plain questions refuse as well.
-void demand_known_fields(const nlohmann::json& record, const DataConfig& config, const std::string& where) {
+void demand_known_fields(const nlohmann::ordered_json& record, const DataConfig& config,
+                         const std::string& where) {
   for (const std::string_view name : fields_with_meaning(RecordFormat::kQuestion)) {
     const auto found = record.find(name);
     if (found == record.end() || found->empty() || *found == "" || name == config.question_field ||
@@ -64,18 +66,18 @@ void demand_known_fields(const nlohmann::json& record, const DataConfig& config,
 }
 
 /// Variables of the template join those of a record, which win.
-void add_variables(const std::string& variables, nlohmann::json& record) {
-  auto all = nlohmann::json::parse(variables);
+void add_variables(const std::string& variables, nlohmann::ordered_json& record) {
+  auto all = nlohmann::ordered_json::parse(variables);
   auto& own = record["chat_template_kwargs"];
   if (own.is_object()) all.update(own);
   if (own.is_object() || own.is_null()) own = std::move(all);
 }
 
 /// A question as ChatSession asks it: the model may think where its template lets it.
-void ask_in_chat(const ChatTemplate& chat, const nlohmann::json& record, const std::string& text,
+void ask_in_chat(const ChatTemplate& chat, const nlohmann::ordered_json& record, const std::string& text,
                  const Tokenizer& tokenizer, ExamQuestion& question) {
-  const auto tools = record.value("tools", nlohmann::json()),
-             variables = record.value("chat_template_kwargs", nlohmann::json());
+  const auto tools = record.value("tools", nlohmann::ordered_json()),
+             variables = record.value("chat_template_kwargs", nlohmann::ordered_json());
   const std::string tool_list = tools.is_string() ? tools.get<std::string>()
                                 : tools.empty()   ? ""
                                                   : tools.dump(),
@@ -161,7 +163,8 @@ std::vector<ExamQuestion> read_exam(const std::string& file, const DataConfig& d
     const std::string where = fmt::format("'{}', line {}", file, lines.number());
     if (status != LineReader::Status::kLine) throw data_error("{} cannot be read.", where);
     if (lines.line().find_first_not_of(" \t") == std::string_view::npos) continue;
-    auto record = nlohmann::json::parse(shallow_json(lines.line()), nullptr, /*allow_exceptions=*/false);
+    auto record =
+        nlohmann::ordered_json::parse(shallow_json(lines.line()), nullptr, /*allow_exceptions=*/false);
     if (!record.is_object()) throw data_error("{} is not a JSON object.", where);
     if (renderer && !variables.empty()) add_variables(variables, record);
 

@@ -160,6 +160,24 @@ TEST(Exam, IsReadFromJsonl) {
   EXPECT_EQ(plain[1].right, 1u);
 }
 
+TEST(Exam, ToolsKeepTheOrderOfTheirNames) {
+  const ByteTokenizer tokenizer(kControls);
+  ChatConfig form;
+  form.form = ChatForm::kQwen3;
+  const ChatTemplate chat(form, tokenizer);
+  const TempFolder folder;
+  write_file_whole(
+      folder / "exam.jsonl",
+      R"({"question": "1+1?", "answer": "2", "tools": [{"type": "function", "function": {"name": "f", "description": "d"}}]})"
+      "\n");
+  for (const char* variables : {"", R"({"enable_thinking": true})"}) {
+    const auto asked = read_exam(folder / "exam.jsonl", {}, tokenizer, &chat, {}, 0, variables);
+    EXPECT_NE(asked[0].shown.find(R"({"type": "function", "function": {"name": "f", "description": "d"}})"),
+              std::string::npos)
+        << asked[0].shown;
+  }
+}
+
 // As `chat` asks; what the variables say otherwise; a choice is made at once.
 TEST(Exam, AModelThatThinksIsAskedToThink) {
   const ByteTokenizer tokenizer(kControls);
